@@ -1,0 +1,1 @@
+//! Side-by-side benchmarks; see `benches/` and `README.md` here.

@@ -1,0 +1,3 @@
+//! Runs, run tokens, secrets, grants and the audit log.
+
+#![forbid(unsafe_code)]

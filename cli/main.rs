@@ -1,0 +1,3 @@
+//! The command line: it reads arguments and puts the crates together.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Sandboxes: namespaces, mounts, limits and the steps that run in them.

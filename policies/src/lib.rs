@@ -1,0 +1,3 @@
+//! The policy decision point: text becomes a policy, and a policy decides requests.
+
+#![forbid(unsafe_code)]

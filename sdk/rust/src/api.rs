@@ -1,0 +1,89 @@
+//! What the control API takes and gives, as JSON.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::RunId;
+
+/// Asks for a run: `POST /v1/runs`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateRun {
+    /// The path of the project's policy file, on the machine of the broker.
+    pub policy: String,
+    /// How long the token lives at most, such as `"15m"`. The policy's own `ttl` is never exceeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<String>,
+    /// The digest that the caller expects the policy to have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved: Option<String>,
+}
+
+/// A run that was just created. The token is shown this once.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct CreatedRun {
+    /// The run.
+    pub run: RunId,
+    /// Its token.
+    pub token: String,
+    /// The alias of the token, for programs that check a key's shape or length.
+    pub alias: String,
+    /// The URL of the forward proxy, with the token in it; none where only a Unix socket listens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
+    /// The URL of the gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+    /// The certificate authority of the run, in PEM; it signs nothing outside this run.
+    pub ca_pem: String,
+    /// The environment to give the sandbox. File paths in it are left to whoever places the files.
+    pub env: BTreeMap<String, String>,
+    /// When the token expires (RFC 3339).
+    pub expires: String,
+}
+
+/// What is known of a run: `GET /v1/runs/{id}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunInfo {
+    /// The run.
+    pub run: RunId,
+    /// `active` or `ended`.
+    pub state: String,
+    /// The digest of its policy.
+    pub policy: String,
+    /// The project folder.
+    pub project: String,
+    /// When it was created (RFC 3339).
+    pub created: String,
+    /// When its token expires (RFC 3339).
+    pub expires: String,
+    /// When it ended (RFC 3339).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+}
+
+/// What is known of a secret: its name and bindings, never its value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretInfo {
+    /// The owner's name for it.
+    pub name: String,
+    /// The kind of source it comes from.
+    pub source: String,
+    /// The hosts it may be sent to.
+    pub hosts: Vec<String>,
+    /// The provider of the catalogue it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+}
+
+/// What went wrong with a call (RFC 9457).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// A short sentence.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What is wrong, where, and what to do.
+    pub detail: String,
+}

@@ -1,0 +1,13 @@
+//! The public contract of Valetkey: what other programs see of runs, refusals, reports and the audit log.
+
+#![forbid(unsafe_code)]
+
+pub mod api;
+pub mod audit;
+pub mod denial;
+pub mod exit;
+pub mod id;
+pub mod report;
+
+pub use denial::{Code, Denial};
+pub use id::{RequestId, RunId};

@@ -1,0 +1,182 @@
+//! What a run was, step by step, once it has ended.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Code, RunId};
+
+/// What bounds a step on the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Limit {
+    /// Bytes of memory of the whole process tree.
+    Memory,
+    /// Processors' worth of time per second.
+    Cpus,
+    /// Processor time of the whole process tree.
+    CpuTime,
+    /// Time on the clock.
+    Wall,
+    /// Bytes written to the workspace and `/tmp`.
+    Disk,
+    /// Bytes in one file.
+    FileSize,
+    /// Processes and threads.
+    Processes,
+    /// Bytes on standard output and standard error together.
+    Output,
+    /// Open files of one process.
+    OpenFiles,
+}
+
+impl Limit {
+    /// The limit's name in a policy, an outcome and a report.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Cpus => "cpus",
+            Self::CpuTime => "cpu_time",
+            Self::Wall => "wall",
+            Self::Disk => "disk",
+            Self::FileSize => "file_size",
+            Self::Processes => "processes",
+            Self::Output => "output",
+            Self::OpenFiles => "open_files",
+        }
+    }
+}
+
+/// A limit that was reached: bytes, milliseconds, or a count, as the limit has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitHit {
+    /// Which limit.
+    pub which: Limit,
+    /// What the limit was.
+    pub value: u64,
+    /// What was used when it was reached, as far as it could be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<u64>,
+}
+
+/// How a step ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It exited with 0.
+    Passed,
+    /// It did not.
+    Failed(Failure),
+    /// A step before it failed.
+    NotReached,
+}
+
+/// What made a step fail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Failure {
+    /// It exited with this code.
+    Exit(u8),
+    /// This signal ended it.
+    Signal(i32),
+    /// This limit ended it.
+    Limit(LimitHit),
+    /// The command was not found.
+    NotFound,
+    /// The command is there but cannot be executed.
+    NotExecutable,
+    /// The sandbox could not be built as declared; nothing ran.
+    SetupFailed(String),
+}
+
+/// The whole answer to "what happened in this run".
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The run.
+    pub run: RunId,
+    /// The digest of its policy.
+    pub policy: String,
+    /// `active` or `ended`.
+    pub state: String,
+    /// The first failed step's outcome, or passed.
+    pub outcome: Outcome,
+    /// Each step.
+    pub steps: Vec<Step>,
+    /// What was reached, by host.
+    pub reached: Vec<Reached>,
+    /// What was refused, by host and code.
+    pub denied: Vec<Denied>,
+}
+
+/// One command of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// Its name.
+    pub name: String,
+    /// Its place, from 1.
+    pub index: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Limits it reached, whether or not they ended it.
+    pub limits_hit: Vec<LimitHit>,
+    /// How often it was started.
+    pub attempts: u32,
+    /// When it was started (RFC 3339).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<String>,
+    /// Milliseconds on the clock.
+    pub wall_ms: u64,
+    /// Milliseconds of processor time of the process tree, where it could be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ms: Option<u64>,
+    /// The most bytes of memory in use at once, where it could be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_peak: Option<u64>,
+    /// The end of its standard output.
+    pub stdout: Tail,
+    /// The end of its standard error.
+    pub stderr: Tail,
+    /// What it reached.
+    pub reached: Vec<Reached>,
+}
+
+/// The last part of a stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tail {
+    /// The text, with bytes that are not UTF-8 replaced.
+    pub text: String,
+    /// Whether something came before it.
+    pub truncated: bool,
+    /// All bytes of the stream.
+    pub bytes: u64,
+}
+
+/// What was reached at one host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reached {
+    /// The host.
+    pub host: String,
+    /// Requests that were let through.
+    pub requests: u64,
+    /// Requests that were refused.
+    pub denied: u64,
+    /// Bytes of body sent there.
+    pub bytes_in: u64,
+    /// Bytes of body received.
+    pub bytes_out: u64,
+    /// The secrets that were put in, by the owner's names.
+    pub secrets: Vec<String>,
+}
+
+/// What was refused, at one host for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denied {
+    /// The host, where one was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The reason.
+    pub code: Code,
+    /// How often.
+    pub times: u64,
+}

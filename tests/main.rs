@@ -1,0 +1,4 @@
+//! One module per question that the product answers.
+
+mod architecture;
+mod support;

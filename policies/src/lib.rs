@@ -1,3 +1,41 @@
 //! The policy decision point: text becomes a policy, and a policy decides requests.
+//!
+//! Nothing here reads a file, a socket or a clock. [`load`] turns documents into a [`Policy`]; the policy's
+//! `decide_connection` and `decide` are pure functions of their arguments. What is not understood is refused.
 
 #![forbid(unsafe_code)]
+
+pub mod authority;
+pub mod catalogue;
+pub mod decide;
+pub mod diagnostic;
+pub mod digest;
+pub mod host;
+pub mod limits;
+pub mod load;
+pub mod path;
+pub mod pattern;
+pub mod policy;
+pub mod rule;
+pub mod sandbox;
+pub mod scheme;
+pub mod slot;
+pub mod units;
+
+pub use authority::{Authority, AuthorityError};
+pub use catalogue::{PlaceholderShape, Provider};
+pub use decide::{
+    Allowed, ConnectionDecision, Decision, Fields, NoFields, Refusal, RefusalCode, Request,
+};
+pub use diagnostic::Diagnostic;
+pub use digest::Digest;
+pub use host::{Host, HostError, Name};
+pub use limits::{Budget, Limits};
+pub use load::{Document, Origin, Sources, load};
+pub use path::{PathError, RequestPath};
+pub use pattern::HostPattern;
+pub use policy::Policy;
+pub use rule::Rule;
+pub use sandbox::{NetworkMode, Sandbox, Workspace, WorkspaceMode};
+pub use scheme::Scheme;
+pub use slot::Slot;

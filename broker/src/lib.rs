@@ -18,6 +18,7 @@ mod random;
 mod run;
 mod settings;
 mod source;
+mod state;
 mod store;
 mod token;
 mod tripwire;

@@ -18,11 +18,21 @@ use crate::{Durability, Error, random};
 mod checkpoint;
 mod line;
 mod queue;
+mod read;
+mod repair;
 mod segment;
+mod show;
+mod verify;
 mod writer;
 
-pub(crate) use checkpoint::{EpochKey, Signer};
+pub use show::Record;
+pub use verify::{Finding, Problem, Verification};
+
+pub(crate) use checkpoint::{EpochKey, Signer, VerificationKey};
 pub(crate) use line::Chain;
+pub(crate) use repair::repair;
+pub(crate) use show::show;
+pub(crate) use verify::verify;
 
 use queue::{Command, Queue};
 use writer::Writer;
@@ -152,3 +162,6 @@ const CAPACITY: usize = 4096;
 
 /// How long a caller waits before its request is refused. A hung disk must not hang every run for good.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests;

@@ -7,8 +7,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use sdk::audit::{Event, EventKind};
 
-use crate::Error;
-
 use super::checkpoint::{Checkpoint, EpochKey, Signer};
 use super::line::Chain;
 use super::queue::{Answer, Command, Queue};
@@ -20,6 +18,8 @@ pub(crate) struct Writer {
     opening: Opening,
     name: String,
     queue: Arc<Queue>,
+    /// The keys of a segment that the store knows but that has no file yet.
+    begun: Option<(EpochKey, Signer)>,
     open: Option<Open>,
     /// Events nobody waits for that could not be written yet.
     kept: VecDeque<Box<Event>>,
@@ -47,6 +47,7 @@ impl Writer {
             opening,
             name,
             queue,
+            begun: None,
             open: None,
             kept: VecDeque::new(),
             lost: 0,
@@ -154,10 +155,28 @@ impl Writer {
         open.append(&self.buffer, chain)
     }
 
+    /// Makes the segment with the first event. Tried again with the next one if it fails.
     fn ensure_open(&mut self) -> Result<(), AuditUnavailable> {
-        if self.open.is_none() {
-            self.open = Some(Open::create(&self.opening, &self.name).map_err(unavailable)?);
+        if self.open.is_some() {
+            return Ok(());
         }
+        if self.begun.is_none() {
+            let begun = self.opening.store.begin_segment(&self.name);
+            self.begun = Some(begun.map_err(unavailable)?);
+        }
+        let Opening {
+            folder, durability, ..
+        } = &self.opening;
+        let segment = Segment::create(folder, &self.name, *durability).map_err(unavailable)?;
+        self.open = self.begun.take().map(|(key, signer)| Open {
+            segment,
+            chain: Chain::start(&self.name),
+            epoch: 0,
+            key,
+            signer,
+            unsigned: 0,
+            is_recorded: true,
+        });
         Ok(())
     }
 
@@ -200,21 +219,6 @@ impl Writer {
 }
 
 impl Open {
-    fn create(opening: &Opening, name: &str) -> Result<Self, Error> {
-        let (key, signer) = opening.store.begin_segment(name)?;
-        let segment = Segment::create(&opening.folder, name, opening.durability)
-            .map_err(Error::AuditSegment)?;
-        Ok(Self {
-            segment,
-            chain: Chain::start(name),
-            epoch: 0,
-            key,
-            signer,
-            unsigned: 0,
-            is_recorded: true,
-        })
-    }
-
     /// Appends lines that lead to a chain.
     fn append(&mut self, lines: &[u8], chain: Chain) -> Result<(), AuditUnavailable> {
         self.segment.append(lines).map_err(unavailable)?;

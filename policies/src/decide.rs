@@ -5,9 +5,10 @@ use std::fmt;
 use smallvec::SmallVec;
 
 use crate::host::Host;
+use crate::index::HostIndex;
 use crate::path::RequestPath;
 use crate::policy::Policy;
-use crate::rule::Rule;
+use crate::rule::{Mode, Rule};
 use crate::scheme::Scheme;
 
 /// A request to be decided.
@@ -127,25 +128,135 @@ impl fmt::Display for RefusalCode {
 
 impl Policy {
     /// Decides about a connection before any of its requests is seen.
+    ///
+    /// It is a tunnel only if every rule that allows it says so and no deny has to look at its requests.
     pub fn decide_connection(
         &self,
-        _scheme: Scheme,
-        _host: &Host,
-        _port: u16,
+        scheme: Scheme,
+        host: &Host,
+        port: u16,
     ) -> ConnectionDecision<'_> {
-        ConnectionDecision::Refuse(Refusal {
-            code: RefusalCode::HostNotAllowed,
-            rule: None,
-            reason: None,
-        })
+        let mut is_partly_denied = false;
+        for rule in self.rules_about(&self.denies, host) {
+            if rule.covers(scheme, port) {
+                if rule.is_total() {
+                    return ConnectionDecision::Refuse(Refusal::by(rule));
+                }
+                is_partly_denied = true;
+            }
+        }
+        let mut tunnel = None;
+        let mut is_inspected = is_partly_denied;
+        for layer in &self.layers {
+            let mut code = RefusalCode::HostNotAllowed;
+            let mut is_allowed = false;
+            for rule in self.rules_about(layer, host) {
+                if !rule.covers(scheme, port) {
+                    code = RefusalCode::PortNotAllowed;
+                    continue;
+                }
+                is_allowed = true;
+                match rule.mode {
+                    Mode::Inspect => is_inspected = true,
+                    Mode::Tunnel => tunnel = tunnel.or(Some(rule)),
+                }
+            }
+            if !is_allowed {
+                return ConnectionDecision::Refuse(Refusal::because(code));
+            }
+        }
+        match tunnel {
+            Some(rule) if !is_inspected => ConnectionDecision::Tunnel(rule),
+            Some(_) | None if self.layers.is_empty() => {
+                ConnectionDecision::Refuse(Refusal::because(RefusalCode::HostNotAllowed))
+            }
+            Some(_) | None => ConnectionDecision::Inspect,
+        }
     }
 
-    /// Decides about a request: it is allowed when some `[[allow]]` matches and no `[[deny]]` does.
-    pub fn decide(&self, _request: &Request<'_>) -> Decision<'_> {
-        Decision::Deny(Refusal {
-            code: RefusalCode::HostNotAllowed,
+    /// Decides about a request: it is allowed when some `[[allow]]` matches and no `[[deny]]` does. Where a base
+    /// is locked, the same must hold of the base alone.
+    pub fn decide(&self, request: &Request<'_>) -> Decision<'_> {
+        for rule in self.rules_about(&self.denies, request.host) {
+            if rule.denies(request) {
+                return Decision::Deny(Refusal::by(rule));
+            }
+        }
+        let mut allowed: Option<Allowed<'_>> = None;
+        for layer in &self.layers {
+            let found = match self.decide_layer(layer, request) {
+                Ok(found) => found,
+                Err(code) => return Decision::Deny(Refusal::because(code)),
+            };
+            allowed = Some(match allowed {
+                None => found,
+                Some(mut before) => {
+                    before
+                        .secrets
+                        .retain(|secret| found.secrets.contains(secret));
+                    before
+                }
+            });
+        }
+        match allowed {
+            Some(allowed) => Decision::Allow(allowed),
+            None => Decision::Deny(Refusal::because(RefusalCode::HostNotAllowed)),
+        }
+    }
+
+    fn decide_layer<'p>(
+        &'p self,
+        layer: &'p HostIndex,
+        request: &Request<'_>,
+    ) -> Result<Allowed<'p>, RefusalCode> {
+        let mut missing = RefusalCode::HostNotAllowed;
+        let mut first: Option<u32> = None;
+        let mut secrets: SmallVec<[&str; 2]> = SmallVec::new();
+        for id in layer.candidates(request.host) {
+            let Some(rule) = self.rule(id) else {
+                continue;
+            };
+            match rule.allows(request) {
+                Ok(()) => {
+                    first = Some(first.map_or(id, |before| before.min(id)));
+                    if let Some(secret) = rule.secret().filter(|s| !secrets.contains(s)) {
+                        secrets.push(secret);
+                    }
+                }
+                Err(code) => missing = missing.max(code),
+            }
+        }
+        let rule = first.and_then(|id| self.rule(id)).ok_or(missing)?;
+        Ok(Allowed { rule, secrets })
+    }
+
+    fn rules_about<'p: 'h, 'h>(
+        &'p self,
+        index: &'h HostIndex,
+        host: &'h Host,
+    ) -> impl Iterator<Item = &'p Rule> + use<'p, 'h> {
+        index.candidates(host).filter_map(|id| self.rule(id))
+    }
+
+    fn rule(&self, id: u32) -> Option<&Rule> {
+        self.rules.get(id as usize)
+    }
+}
+
+impl<'p> Refusal<'p> {
+    fn because(code: RefusalCode) -> Self {
+        Self {
+            code,
             rule: None,
             reason: None,
-        })
+        }
+    }
+
+    fn by(rule: &'p Rule) -> Self {
+        Self {
+            code: RefusalCode::DeniedByRule,
+            rule: Some(rule),
+            reason: rule.reason(),
+        }
     }
 }

@@ -7,14 +7,18 @@
 
 pub mod authority;
 pub mod catalogue;
+mod condition;
 pub mod decide;
 pub mod diagnostic;
 pub mod digest;
 pub mod host;
+mod index;
 pub mod limits;
 pub mod load;
 pub mod path;
+pub mod path_pattern;
 pub mod pattern;
+pub mod placeholder;
 pub mod policy;
 pub mod reader;
 pub mod rule;
@@ -24,7 +28,7 @@ pub mod slot;
 pub mod units;
 
 pub use authority::{Authority, AuthorityError};
-pub use catalogue::{PlaceholderShape, Provider};
+pub use catalogue::Provider;
 pub use decide::{
     Allowed, ConnectionDecision, Decision, Fields, NoFields, Refusal, RefusalCode, Request,
 };
@@ -35,6 +39,7 @@ pub use limits::{Budget, Limits};
 pub use load::{Document, Origin, Sources, load};
 pub use path::{PathError, RequestPath};
 pub use pattern::HostPattern;
+pub use placeholder::PlaceholderShape;
 pub use policy::Policy;
 pub use rule::Rule;
 pub use sandbox::{NetworkMode, Sandbox, Workspace, WorkspaceMode};

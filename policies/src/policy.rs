@@ -2,12 +2,20 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::digest::Digest;
+use crate::index::HostIndex;
 use crate::limits::{Budget, Limits};
+use crate::rule::Rule;
 use crate::sandbox::{NetworkMode, Sandbox, Workspace, WorkspaceMode};
 
 /// An effective policy: read, checked, with its bases and presets, ready to decide.
 #[derive(Debug)]
 pub struct Policy {
+    /// In the order in which they are shown; nothing else depends on it.
+    pub(crate) rules: Vec<Rule>,
+    /// The allows. Each layer alone has to allow a request; the first is the policy's own, the others are locked
+    /// bases. None: nothing is allowed.
+    pub(crate) layers: Vec<HostIndex>,
+    pub(crate) denies: HostIndex,
     pub(crate) digest: Digest,
     pub(crate) sandbox: Sandbox,
     pub(crate) limits: Limits,
@@ -18,6 +26,9 @@ impl Policy {
     /// What holds where there is no policy file: an overlay of the workspace, no network, default limits.
     pub fn default_for_no_file() -> Self {
         Self {
+            rules: Vec::new(),
+            layers: Vec::new(),
+            denies: HostIndex::default(),
             digest: Digest::of(b""),
             sandbox: Sandbox {
                 workspace: Workspace {

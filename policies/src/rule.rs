@@ -1,14 +1,70 @@
-//! What one `[[allow]]` or `[[deny]]` says.
+//! What one `[[allow]]` or `[[deny]]` says, and whether it matches a request.
+
+use std::sync::Arc;
+
+use crate::condition::{Condition, Outcome};
+use crate::decide::{RefusalCode, Request};
+use crate::path::RequestPath;
+use crate::path_pattern::{Case, PathPattern};
+use crate::pattern::HostPattern;
+use crate::scheme::Scheme;
 
 /// A rule of an effective policy.
 #[derive(Clone, Debug)]
 pub struct Rule {
+    pub(crate) effect: Effect,
     pub(crate) name: Option<String>,
-    pub(crate) secret: Option<String>,
     pub(crate) provider: Option<String>,
+    pub(crate) secret: Option<String>,
     pub(crate) reason: Option<String>,
-    pub(crate) file: String,
+    pub(crate) mode: Mode,
+    pub(crate) hosts: Vec<HostPattern>,
+    /// Empty: every port, which only a deny can say.
+    pub(crate) ports: Vec<u16>,
+    /// `None`: both, which only a deny can say.
+    pub(crate) scheme: Option<Scheme>,
+    /// Empty: every endpoint.
+    pub(crate) endpoints: Vec<Endpoint>,
+    pub(crate) conditions: Vec<Condition>,
+    pub(crate) file: Arc<str>,
     pub(crate) line: usize,
+}
+
+/// Whether a rule gives or takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Effect {
+    /// `[[deny]]`.
+    Deny,
+    /// `[[allow]]`.
+    Allow,
+}
+
+/// Whether requests are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Mode {
+    /// Every request is judged.
+    Inspect,
+    /// Bytes pass unread.
+    Tunnel,
+}
+
+/// Methods and a path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Endpoint {
+    /// Empty: every method.
+    pub(crate) methods: Vec<String>,
+    /// `None`: every path.
+    pub(crate) path: Option<PathPattern>,
+    /// What the catalogue refuses of it, for this endpoint does not name it.
+    pub(crate) refused: Arc<[Refused]>,
+}
+
+/// An endpoint that the catalogue refuses unless a rule names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Refused {
+    /// `None`: every method.
+    pub(crate) method: Option<String>,
+    pub(crate) path: PathPattern,
 }
 
 impl Rule {
@@ -36,4 +92,136 @@ impl Rule {
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
+
+    /// The hosts that it means.
+    pub fn hosts(&self) -> &[HostPattern] {
+        &self.hosts
+    }
+
+    /// The ports that it means; empty for a deny of every port.
+    pub fn ports(&self) -> &[u16] {
+        &self.ports
+    }
+
+    /// Whether the rule is about this scheme and port of its hosts.
+    pub(crate) fn covers(&self, scheme: Scheme, port: u16) -> bool {
+        (self.ports.is_empty() || self.ports.contains(&port))
+            && self.scheme.is_none_or(|meant| meant == scheme)
+    }
+
+    /// Whether a deny leaves nothing of its hosts and ports.
+    pub(crate) fn is_total(&self) -> bool {
+        self.endpoints.is_empty() && self.conditions.is_empty()
+    }
+
+    /// Whether an allow matches a request to one of its hosts; if not, what was missing.
+    pub(crate) fn allows(&self, request: &Request<'_>) -> Result<(), RefusalCode> {
+        if !self.covers(request.scheme, request.port) {
+            return Err(RefusalCode::PortNotAllowed);
+        }
+        self.allows_endpoint(request)?;
+        let is_met =
+            |condition: &Condition| match condition.evaluate(request.target, request.headers) {
+                Outcome::Holds => true,
+                Outcome::Fails | Outcome::Unknown => false,
+            };
+        if !self.conditions.iter().all(is_met) {
+            return Err(RefusalCode::ConditionNotMet);
+        }
+        // No rule of this version allows another protocol.
+        if request.upgrade {
+            return Err(RefusalCode::UpgradeNotAllowed);
+        }
+        Ok(())
+    }
+
+    fn allows_endpoint(&self, request: &Request<'_>) -> Result<(), RefusalCode> {
+        if self.endpoints.is_empty() {
+            return Ok(());
+        }
+        let mut missing = RefusalCode::PathNotAllowed;
+        for endpoint in &self.endpoints {
+            match endpoint.allows(request.method, request.target) {
+                Ok(()) => return Ok(()),
+                Err(code) => missing = missing.max(code),
+            }
+        }
+        Err(missing)
+    }
+
+    /// Whether a deny matches a request to one of its hosts.
+    pub(crate) fn denies(&self, request: &Request<'_>) -> bool {
+        let is_not_ruled_out =
+            |condition: &Condition| match condition.evaluate(request.target, request.headers) {
+                Outcome::Holds | Outcome::Unknown => true,
+                Outcome::Fails => false,
+            };
+        self.covers(request.scheme, request.port)
+            && (self.endpoints.is_empty()
+                || self
+                    .endpoints
+                    .iter()
+                    .any(|endpoint| endpoint.denies(request.method, request.target)))
+            && self.conditions.iter().all(is_not_ruled_out)
+    }
+}
+
+impl Endpoint {
+    /// Under both readings of the path, and nothing that the catalogue refuses under either.
+    fn allows(&self, method: &str, target: &RequestPath) -> Result<(), RefusalCode> {
+        let is_meant = self.path.as_ref().is_none_or(|path| {
+            path.matches_strict(target.strict(), Case::Sensitive)
+                && target
+                    .loose()
+                    .is_none_or(|loose| path.matches_loose(loose, Case::Sensitive))
+        });
+        if !is_meant
+            || self
+                .refused
+                .iter()
+                .any(|refused| refused.is(method, target))
+        {
+            return Err(RefusalCode::PathNotAllowed);
+        }
+        if !self.methods.is_empty() && !self.methods.iter().any(|meant| meant == method) {
+            return Err(RefusalCode::MethodNotAllowed);
+        }
+        Ok(())
+    }
+
+    /// Under either reading of the path.
+    fn denies(&self, method: &str, target: &RequestPath) -> bool {
+        (self.methods.is_empty() || self.methods.iter().any(|m| m.eq_ignore_ascii_case(method)))
+            && self.path.as_ref().is_none_or(|path| is_hit(path, target))
+    }
+
+    /// Whether the endpoint names a refused one: it means nothing beyond it.
+    pub(crate) fn names(&self, refused: &Refused) -> bool {
+        let is_method_within = match &refused.method {
+            None => true,
+            Some(method) => self.methods.iter().all(|m| m == method) && !self.methods.is_empty(),
+        };
+        is_method_within
+            && self
+                .path
+                .as_ref()
+                .is_some_and(|path| path.is_within(&refused.path))
+    }
+}
+
+impl Refused {
+    fn is(&self, method: &str, target: &RequestPath) -> bool {
+        self.method
+            .as_ref()
+            .is_none_or(|meant| meant.eq_ignore_ascii_case(method))
+            && is_hit(&self.path, target)
+    }
+}
+
+/// Whether a server could read the path as one that is denied.
+fn is_hit(path: &PathPattern, target: &RequestPath) -> bool {
+    path.matches_strict(target.strict(), Case::Insensitive)
+        || target
+            .loose()
+            .is_some_and(|loose| path.matches_loose(loose, Case::Insensitive))
 }

@@ -1,6 +1,7 @@
 //! One module per question that the product answers.
 
 mod architecture;
+mod attacks;
 mod clients;
 mod licences;
 mod searching;

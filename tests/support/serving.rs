@@ -23,6 +23,8 @@ pub(crate) struct Sidecar {
     pub(crate) alias: String,
     /// The proxy's URL with the token in it.
     pub(crate) proxy: String,
+    /// The authority that programs of this run trust.
+    pub(crate) ca_pem: String,
     pub(crate) environment: BTreeMap<String, String>,
 }
 
@@ -90,6 +92,7 @@ impl Serving {
             token: text("token"),
             alias: text("alias"),
             proxy: text("proxy"),
+            ca_pem: text("ca_pem"),
             run,
         }
     }

@@ -2,8 +2,16 @@
 
 mod architecture;
 mod attacks;
+mod audit;
+mod cli;
 mod clients;
+mod credentials;
+mod demo;
 mod licences;
+mod limits;
+mod network;
+mod policy;
+mod reads;
 mod searching;
 mod stand_ins;
 mod support;

@@ -91,9 +91,20 @@ fn parse(line: &str) -> Case {
     }
 }
 
-// The catalogue writes each byte as the character of the same number.
+// The catalogue writes each byte as the character of the same number, and `{a*N}` for N letters `a`.
 fn bytes(text: &str) -> Vec<u8> {
-    text.chars()
-        .map(|c| u8::try_from(u32::from(c)).expect("a byte"))
-        .collect()
+    let mut out = Vec::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("{a*") {
+        let (count, left) = after.split_once('}').unwrap();
+        out.extend(before.chars().map(byte));
+        out.resize(out.len() + count.parse::<usize>().unwrap(), b'a');
+        rest = left;
+    }
+    out.extend(rest.chars().map(byte));
+    out
+}
+
+fn byte(character: char) -> u8 {
+    u8::try_from(u32::from(character)).expect("a byte")
 }

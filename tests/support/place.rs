@@ -79,6 +79,24 @@ impl Place {
             .clone()
     }
 
+    /// The proxy's URL as a program without a token would write it.
+    pub(crate) fn proxy_without_token(&self) -> String {
+        self.sidecar_parts().0.proxy().to_owned()
+    }
+
+    /// Ends the run while the server goes on.
+    pub(crate) fn revoke(&self) {
+        let run = self.sidecar_parts().1.run.clone();
+        self.world.valetkey(&["runs", "revoke", &run]).passed();
+    }
+
+    fn sidecar_parts(&self) -> (&Serving, &Sidecar) {
+        match &self.door {
+            Door::Sidecar(serving, run) => (serving, run),
+            Door::Sandbox => panic!("only a sidecar's run is known outside"),
+        }
+    }
+
     /// Runs Python with the client packages.
     pub(crate) fn python(&self, program: &str) -> Finished {
         self.world.file("client.py", program);

@@ -21,18 +21,16 @@ pub(crate) struct Sidecar {
     pub(crate) run: String,
     pub(crate) token: String,
     pub(crate) alias: String,
-    /// The proxy's URL with the token in it.
-    pub(crate) proxy: String,
     /// The authority that programs of this run trust.
     pub(crate) ca_pem: String,
     pub(crate) environment: BTreeMap<String, String>,
 }
 
 impl Serving {
-    pub(crate) fn start(world: &World) -> Self {
+    pub(crate) fn start(world: &World, listen: &[&str]) -> Self {
         let log = File::create(world.path("logs/serve.stderr")).unwrap();
         let mut child = world
-            .command(&["serve", "--listen", "127.0.0.1:0", "--json"])
+            .command(&[&["serve", "--json"], listen].concat())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -91,7 +89,6 @@ impl Serving {
             environment: serde_json::from_value(environment.json()).unwrap(),
             token: text("token"),
             alias: text("alias"),
-            proxy: text("proxy"),
             ca_pem: text("ca_pem"),
             run,
         }

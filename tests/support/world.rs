@@ -24,6 +24,7 @@ pub(crate) struct World {
     planted: Vec<Planted>,
     keys: BTreeMap<String, String>,
     dialled: BTreeMap<String, String>,
+    unvetted: BTreeMap<String, String>,
     settings: String,
     outputs: AtomicUsize,
 }
@@ -37,6 +38,7 @@ impl World {
             planted: Vec::new(),
             keys: BTreeMap::new(),
             dialled: BTreeMap::new(),
+            unvetted: BTreeMap::new(),
             settings: String::new(),
             outputs: AtomicUsize::new(0),
         };
@@ -99,6 +101,13 @@ impl World {
     /// Has connections to `authority` dialled at `address`.
     pub(crate) fn dial(&mut self, authority: &str, address: &str) {
         self.dialled
+            .insert(authority.to_owned(), address.to_owned());
+        self.write_settings();
+    }
+
+    /// The same, without the owner's leave to dial special addresses for that host.
+    pub(crate) fn dial_unvetted(&mut self, authority: &str, address: &str) {
+        self.unvetted
             .insert(authority.to_owned(), address.to_owned());
         self.write_settings();
     }
@@ -191,7 +200,12 @@ impl World {
 
     /// Starts `valetkey serve` and waits until it serves.
     pub(crate) fn serve(&self) -> Serving {
-        Serving::start(self)
+        self.serve_on(&["--listen", "127.0.0.1:0"])
+    }
+
+    /// The same, with listeners of choice.
+    pub(crate) fn serve_on(&self, listen: &[&str]) -> Serving {
+        Serving::start(self, listen)
     }
 
     /// The binary with this world's folders, to be started in the project's folder.
@@ -252,7 +266,7 @@ impl World {
             self.path("elsewhere/ca.pem")
         );
         text.push_str("[upstream.connect]\n");
-        for (authority, address) in &self.dialled {
+        for (authority, address) in self.dialled.iter().chain(&self.unvetted) {
             let _ = writeln!(text, "{authority:?} = {address:?}");
         }
         text.push_str("[upstream.addresses]\n");

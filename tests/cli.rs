@@ -1,0 +1,225 @@
+//! Can it be used, by people and by programs? Help, JSON, completions, variables for other sandboxes, exit codes.
+
+use serde_json::Value;
+
+use crate::support::World;
+use crate::support::world::greeting;
+
+const COMMANDS: &[&[&str]] = &[
+    &[],
+    &["run"],
+    &["serve"],
+    &["check"],
+    &["policy", "approve"],
+    &["policy", "explain"],
+    &["policy", "schema"],
+    &["policy", "init"],
+    &["secret", "add"],
+    &["secret", "list"],
+    &["secret", "remove"],
+    &["secret", "import"],
+    &["secret", "test"],
+    &["audit", "show"],
+    &["audit", "verify"],
+    &["runs", "create"],
+    &["runs", "list"],
+    &["runs", "show"],
+    &["runs", "revoke"],
+    &["env"],
+    &["doctor"],
+    &["demo"],
+];
+
+#[test]
+fn every_command_explains_itself() {
+    let world = World::new();
+    for command in COMMANDS {
+        world
+            .valetkey(&[command, &["--help"][..]].concat())
+            .passed()
+            .says("Usage: valetkey");
+    }
+}
+
+#[test]
+fn an_unknown_command_is_an_error_of_use() {
+    World::new()
+        .valetkey(&["frobnicate"])
+        .exited(2)
+        .says("Usage");
+}
+
+#[test]
+fn the_version_is_told() {
+    World::new()
+        .valetkey(&["--version"])
+        .passed()
+        .says(env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn completions_are_there_for_each_shell() {
+    let world = World::new();
+    for shell in ["bash", "zsh", "fish"] {
+        world
+            .valetkey(&["completions", shell])
+            .passed()
+            .says("valetkey");
+    }
+}
+
+#[test]
+fn what_is_printed_for_a_pipe_has_no_colour() {
+    let world = World::new();
+    for command in [&["--help"][..], &["run", "--", "false"], &["frobnicate"]] {
+        world.valetkey(command).says_nothing_of("\u{1b}[");
+    }
+}
+
+#[test]
+fn every_reading_command_has_json() {
+    let mut world = World::new();
+    world.secret("openai", "provider = \"openai\"");
+    world.write_policy("[[allow]]\nhost = \"shop.example\"\n");
+    world.approve();
+    world.run(&["true"]).passed();
+    for command in [
+        &["check"][..],
+        &["check", "GET https://shop.example/"],
+        &["policy", "explain"],
+        &["secret", "list"],
+        &["secret", "test", "openai"],
+        &["audit", "show"],
+        &["audit", "verify"],
+        &["runs", "list"],
+    ] {
+        let finished = world.valetkey(&[command, &["--json"]].concat()).passed();
+        let parsed: Result<Value, _> = serde_json::from_str(&finished.stdout);
+        assert!(parsed.is_ok(), "{command:?}: {}", finished.stdout);
+    }
+}
+
+#[test]
+fn the_schema_is_json() {
+    let schema = World::new().valetkey(&["policy", "schema"]).passed();
+    let value: Value = serde_json::from_str(&schema.stdout).unwrap();
+    assert!(value["properties"]["allow"].is_object());
+}
+
+#[test]
+fn doctor_tells_each_thing_it_tried() {
+    let finished = World::new().valetkey(&["doctor"]);
+    assert!(finished.stdout.lines().count() >= 3, "{}", finished.stdout);
+    assert!(
+        finished.code() == 0 || finished.stdout.contains("FAIL"),
+        "{}",
+        finished.stdout
+    );
+}
+
+#[test]
+fn a_secret_is_added_listed_tested_and_removed() {
+    let mut world = World::new();
+    let value = world.plant("added");
+    let add = world.command(&["secret", "add", "mine", "--host", "shop.example"]);
+    world.finish(add, &value).passed();
+    world
+        .valetkey(&["secret", "list"])
+        .passed()
+        .says("mine")
+        .says("shop.example");
+    world.valetkey(&["secret", "test", "mine"]).passed();
+    world.valetkey(&["secret", "remove", "mine"]).passed();
+    world
+        .valetkey(&["secret", "list"])
+        .passed()
+        .says_nothing_of("shop.example");
+    let finished = world.valetkey(&["secret", "test", "mine"]);
+    assert_ne!(finished.code(), 0);
+}
+
+#[test]
+fn a_dotenv_file_is_imported() {
+    let mut world = World::new();
+    let value = world.plant("imported");
+    let file = world.path("config/keys/dotenv");
+    std::fs::write(&file, format!("OPENAI_API_KEY={value}\nUNKNOWN_THING=1\n")).unwrap();
+    let file = file.display().to_string();
+    world
+        .valetkey(&["secret", "import", &file])
+        .passed()
+        .says("openai")
+        .says("UNKNOWN_THING");
+    world.valetkey(&["secret", "test", "openai"]).passed();
+}
+
+#[test]
+fn runs_are_listed_shown_and_revoked() {
+    let mut world = World::new();
+    world.origin("shop.example", greeting());
+    world.policy("[[allow]]\nhost = \"shop.example\"\n");
+    let serving = world.serve();
+    let run = serving.create_run(&world).run;
+    world.valetkey(&["runs", "list"]).passed().says(&run);
+    world
+        .valetkey(&["runs", "show", &run])
+        .passed()
+        .says("active");
+    world
+        .valetkey(&["runs", "revoke", &run])
+        .passed()
+        .says("ended");
+    world
+        .valetkey(&["runs", "show", &run])
+        .passed()
+        .says("ended");
+    let unknown = "run_0000000000000000000";
+    assert_ne!(world.valetkey(&["runs", "show", unknown]).code(), 0);
+}
+
+#[test]
+fn the_variables_of_a_run_come_in_every_form() {
+    let mut world = World::new();
+    world.origin("shop.example", greeting());
+    world.policy("[[allow]]\nhost = \"shop.example\"\n");
+    let serving = world.serve();
+    let run = serving.create_run(&world).run;
+    for (format, sign) in [
+        ("sh", "export HTTPS_PROXY="),
+        ("docker", "HTTPS_PROXY=http://"),
+        ("json", "\"HTTPS_PROXY\""),
+        ("k8s", "name: HTTPS_PROXY"),
+    ] {
+        world
+            .valetkey_unkept(&["env", &run, "--format", format])
+            .passed()
+            .says(sign);
+    }
+}
+
+#[test]
+fn a_server_that_is_asked_to_end_ends_well() {
+    let world = World::new();
+    assert_eq!(world.serve().stop(), 0);
+}
+
+#[test]
+fn without_a_server_creating_a_run_says_so() {
+    let world = World::new();
+    world.policy("[[allow]]\nhost = \"shop.example\"\n");
+    world
+        .valetkey(&["runs", "create"])
+        .exited(125)
+        .says("valetkey serve");
+}
+
+#[test]
+fn with_json_standard_output_holds_the_report_only() {
+    let world = World::new();
+    let finished = world
+        .valetkey(&["run", "--json", "--", "echo", "from the step"])
+        .passed();
+    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+    assert_eq!(report["outcome"], "passed");
+    assert!(finished.stderr.contains("from the step"));
+}

@@ -260,3 +260,6 @@ impl<'p> Refusal<'p> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

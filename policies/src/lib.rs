@@ -5,12 +5,17 @@
 
 #![forbid(unsafe_code)]
 
+mod amount;
 pub mod authority;
+mod canonical;
 pub mod catalogue;
 mod condition;
 pub mod decide;
 pub mod diagnostic;
 pub mod digest;
+mod explain;
+mod extend;
+mod grammar;
 pub mod host;
 mod index;
 pub mod limits;
@@ -20,11 +25,17 @@ pub mod path_pattern;
 pub mod pattern;
 pub mod placeholder;
 pub mod policy;
+pub mod presets;
+mod read;
 pub mod reader;
 pub mod rule;
+pub mod sample;
 pub mod sandbox;
+pub mod schema;
 pub mod scheme;
+mod settings;
 pub mod slot;
+mod tenants;
 pub mod units;
 
 pub use authority::{Authority, AuthorityError};
@@ -36,12 +47,13 @@ pub use diagnostic::Diagnostic;
 pub use digest::Digest;
 pub use host::{Host, HostError, Name};
 pub use limits::{Budget, Limits};
-pub use load::{Document, Origin, Sources, load};
+pub use load::{Document, Origin, Sources, load, load_json};
 pub use path::{PathError, RequestPath};
 pub use pattern::HostPattern;
 pub use placeholder::PlaceholderShape;
 pub use policy::Policy;
 pub use rule::Rule;
+pub use sample::{Expectation, Sample};
 pub use sandbox::{NetworkMode, Sandbox, Workspace, WorkspaceMode};
 pub use scheme::Scheme;
 pub use slot::Slot;

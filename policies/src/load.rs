@@ -1,9 +1,13 @@
 //! How the text of a policy and its bases become a policy.
 
 use crate::diagnostic::Diagnostic;
+use crate::extend::{Ceiling, Extending, Unit};
 use crate::host::Host;
 use crate::policy::Policy;
+use crate::read;
+use crate::reader::{Findings, Node, SourceText, parse_json, parse_toml};
 use crate::scheme::Scheme;
+use crate::settings::Settings;
 
 /// A policy file that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +43,75 @@ pub trait Sources {
 }
 
 /// Reads a policy with everything it extends. Every error is reported, not only the first.
-pub fn load(root: Document, _sources: &mut dyn Sources) -> Result<Policy, Vec<Diagnostic>> {
-    Err(vec![Diagnostic::of_file(&root.name, "not supported yet")])
+pub fn load(root: Document, sources: &mut dyn Sources) -> Result<Policy, Vec<Diagnostic>> {
+    let source = SourceText::new(root.name, root.text);
+    load_source(&source, parse_toml, sources)
 }
+
+/// Reads a policy given as JSON of the same model.
+pub fn load_json(text: &str, sources: &mut dyn Sources) -> Result<Policy, Vec<Diagnostic>> {
+    let source = SourceText::without_spans("json", text);
+    load_source(&source, parse_json, sources)
+}
+
+/// Gives nothing: for policies that come alone.
+pub(crate) struct NoSources;
+
+impl Sources for NoSources {
+    fn document(&mut self, _from: &str, _path: &str) -> Result<Document, String> {
+        Err("a policy given this way cannot extend files".to_owned())
+    }
+
+    fn packages(&mut self, _preset: &str) -> Result<Vec<Origin>, String> {
+        Err("a policy given this way cannot extend package presets".to_owned())
+    }
+}
+
+type Parse = fn(&SourceText, &Findings) -> Node;
+
+fn load_source(
+    source: &SourceText,
+    parse: Parse,
+    sources: &mut dyn Sources,
+) -> Result<Policy, Vec<Diagnostic>> {
+    let findings = Findings::default();
+    let root = parse(source, &findings);
+    let file = read::read(source, &root, &findings);
+    let expectations = file.expectations.clone();
+    let mut extending = Extending::new(sources, &findings);
+    let unit = extending.resolve(file, source.name());
+    let defaults = defaults();
+    let settings = unit.settings.clone().over(defaults.clone());
+    check_secrets(&unit, &findings);
+    let policy = Policy::build(unit, &settings, &defaults, expectations);
+    findings.into_result(policy)
+}
+
+/// The settings of `defaults.toml`.
+pub(crate) fn defaults() -> Settings {
+    let source = SourceText::new("defaults.toml", include_str!("../defaults.toml"));
+    // A test reads the file and fails on any finding.
+    let findings = Findings::default();
+    let root = parse_toml(&source, &findings);
+    read::read(&source, &root, &findings).settings
+}
+
+/// A secret that a locked base does not use is more than the base allows.
+fn check_secrets(unit: &Unit, findings: &Findings) {
+    for rule in &unit.rules {
+        let Some(secret) = rule.value.secret() else {
+            continue;
+        };
+        let is_in = |ceiling: &Ceiling| {
+            let mut rules = ceiling.rules.iter();
+            rules.any(|rule| rule.value.secret() == Some(secret))
+        };
+        if !unit.ceilings.iter().all(is_in) {
+            let message = format!("the locked base does not use the secret `{secret}`");
+            rule.refuse(findings, message, None);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

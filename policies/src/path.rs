@@ -62,7 +62,7 @@ impl RequestPath {
             sent.push('?');
             canonical_query(query, &mut sent)?;
         }
-        let path = sent[..path_length].as_bytes();
+        let path = &sent.as_bytes()[..path_length];
         let strict = path.contains(&b'%').then(|| decode(path));
         let reading = strict.as_deref().unwrap_or(path);
         let loose = is_readable_otherwise(reading).then(|| loosen(reading).into_boxed_slice());
@@ -263,7 +263,7 @@ fn canonical_segment(segment: &str, out: &mut String) -> Result<(), PathError> {
             _ => return Err(PathError::Character),
         }
     }
-    let canonical = out[start..].as_bytes();
+    let canonical = &out.as_bytes()[start..];
     if is_encoded && std::str::from_utf8(&decode(canonical)).is_err() {
         return Err(PathError::NotUtf8);
     }

@@ -30,7 +30,7 @@ pub enum PatternError {
     Address(String),
     /// What is left is not a host.
     #[error("host pattern `{0}`: {1}")]
-    Host(String, #[source] HostError),
+    Host(String, HostError),
 }
 
 impl HostPattern {
@@ -57,6 +57,18 @@ impl HostPattern {
         }
     }
 
+    /// Reads a pattern for a deny, which may cover public suffixes too.
+    pub fn parse_to_deny(text: &str) -> Result<Self, PatternError> {
+        match (Self::parse(text), text.strip_prefix("*.")) {
+            (Err(PatternError::PublicSuffix(shown)), Some(base)) => match Host::parse(base) {
+                Ok(Host::Name(name)) => Ok(Self::Below(name)),
+                Ok(Host::V4(_) | Host::V6(_)) => Err(PatternError::Address(shown)),
+                Err(error) => Err(PatternError::Host(shown, error)),
+            },
+            (result, _) => result,
+        }
+    }
+
     /// Whether the host is one of those meant.
     pub fn matches(&self, host: &Host) -> bool {
         match (self, host) {
@@ -66,6 +78,21 @@ impl HostPattern {
                 .strip_suffix(base.as_str())
                 .is_some_and(|rest| rest.ends_with('.')),
             (Self::Below(_), Host::V4(_) | Host::V6(_)) => false,
+        }
+    }
+}
+
+impl PatternError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Everything(_) => Some("name the domain, such as `*.example.com`"),
+            Self::Star(_) => Some("a `*` stands for every name below a domain: `*.example.com`"),
+            Self::PublicSuffix(_) => Some("name the domain that you mean, one label longer"),
+            Self::Address(_) => Some("name each address, without `*.`"),
+            Self::Host(_, _) => {
+                Some("a host is a name or an address, without scheme, port, path or user")
+            }
         }
     }
 }

@@ -1,11 +1,19 @@
 //! What a loaded policy holds.
 
+use std::collections::{BTreeSet, HashSet};
+
+use crate::canonical;
 use crate::diagnostic::Diagnostic;
 use crate::digest::Digest;
+use crate::explain;
+use crate::extend::Unit;
 use crate::index::HostIndex;
 use crate::limits::{Budget, Limits};
-use crate::rule::Rule;
-use crate::sandbox::{NetworkMode, Sandbox, Workspace, WorkspaceMode};
+use crate::load::{self, NoSources};
+use crate::rule::{Effect, Rule};
+use crate::sample::Expectation;
+use crate::sandbox::{NetworkMode, Sandbox};
+use crate::settings::{Placed, Settings};
 
 /// An effective policy: read, checked, with its bases and presets, ready to decide.
 #[derive(Debug)]
@@ -16,51 +24,88 @@ pub struct Policy {
     /// bases. None: nothing is allowed.
     pub(crate) layers: Vec<HostIndex>,
     pub(crate) denies: HostIndex,
-    pub(crate) digest: Digest,
-    pub(crate) sandbox: Sandbox,
-    pub(crate) limits: Limits,
-    pub(crate) budget: Budget,
+    digest: Digest,
+    needs_approval: bool,
+    secrets: BTreeSet<String>,
+    sandbox: Sandbox,
+    limits: Limits,
+    budget: Budget,
+    expectations: Vec<Expectation>,
+    // What `effective_toml` shows.
+    layer_ids: Vec<Vec<u32>>,
+    deny_ids: Vec<u32>,
+    settings: Settings,
 }
 
 impl Policy {
     /// What holds where there is no policy file: an overlay of the workspace, no network, default limits.
     pub fn default_for_no_file() -> Self {
-        Self {
-            rules: Vec::new(),
-            layers: Vec::new(),
-            denies: HostIndex::default(),
-            digest: Digest::of(b""),
-            sandbox: Sandbox {
-                workspace: Workspace {
-                    path: ".".into(),
-                    mode: WorkspaceMode::Overlay,
-                },
-                read: Vec::new(),
-                hide: Vec::new(),
-                network: NetworkMode::None,
-                env: Default::default(),
-            },
-            limits: Limits {
-                memory: None,
-                cpus: None,
-                cpu_time: None,
-                wall: None,
-                processes: None,
-                disk: None,
-                output: None,
-                file_size: None,
-                open_files: None,
-            },
-            budget: Budget {
-                ttl: None,
-                connections: None,
-            },
+        let defaults = load::defaults();
+        let mut settings = defaults.clone();
+        if let Some(network) = &mut settings.network {
+            network.value = NetworkMode::None;
         }
+        Self::build(Unit::default(), &settings, &defaults, Vec::new())
     }
 
     /// Reads a policy given as JSON of the same model. It cannot extend files or package presets.
-    pub fn from_json(_text: &str) -> Result<Self, Vec<Diagnostic>> {
-        Err(vec![Diagnostic::of_file("json", "not supported yet")])
+    pub fn from_json(text: &str) -> Result<Self, Vec<Diagnostic>> {
+        load::load_json(text, &mut NoSources)
+    }
+
+    /// Puts together what was read. Nothing here can fail: what is wrong was found before.
+    pub(crate) fn build(
+        unit: Unit,
+        settings: &Settings,
+        defaults: &Settings,
+        expectations: Vec<Expectation>,
+    ) -> Self {
+        let mut arranging = Arranging::default();
+        let (allows, denies): (Vec<_>, Vec<_>) = unit
+            .rules
+            .into_iter()
+            .partition(|rule| rule.value.effect == Effect::Allow);
+        // A file without any allow that extends a locked base has what the base has.
+        if !allows.is_empty() || unit.ceilings.is_empty() {
+            arranging.layer(allows);
+        }
+        for ceiling in unit.ceilings {
+            if !ceiling.rules.is_empty() {
+                arranging.layer(ceiling.rules);
+            }
+        }
+        let denies_index = arranging.index(denies);
+        let deny_texts = arranging.texts_of(&arranging.last);
+        let layer_texts: Vec<_> = arranging
+            .layer_ids
+            .iter()
+            .map(|ids| arranging.texts_of(ids))
+            .collect();
+        let canonical = canonical::policy(&layer_texts, &deny_texts, settings);
+        let secrets: BTreeSet<String> = arranging
+            .layer_ids
+            .first()
+            .into_iter()
+            .flatten()
+            .filter_map(|id| arranging.rules.get(*id as usize)?.secret.clone())
+            .collect();
+        let is_harmless = arranging.layers.iter().all(HostIndex::is_empty)
+            && settings.is_within_defaults(defaults);
+        Self {
+            digest: Digest::of(canonical.as_bytes()),
+            needs_approval: !is_harmless,
+            secrets,
+            sandbox: settings.sandbox(),
+            limits: settings.limits(),
+            budget: settings.budget(),
+            expectations,
+            settings: settings.clone(),
+            rules: arranging.rules,
+            layers: arranging.layers,
+            layer_ids: arranging.layer_ids,
+            denies: denies_index,
+            deny_ids: arranging.last,
+        }
     }
 
     /// The hash of the canonical effective policy; formatting, order and file names do not change it.
@@ -70,12 +115,17 @@ impl Policy {
 
     /// Whether the owner has to approve it: it asks for a host, a secret, an extra path or more than the defaults.
     pub fn needs_approval(&self) -> bool {
-        true
+        self.needs_approval
     }
 
     /// The names of the secrets that it uses, each once, sorted.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        std::iter::empty()
+        self.secrets.iter().map(String::as_str)
+    }
+
+    /// Every rule of the effective policy.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
     }
 
     /// How the sandbox looks.
@@ -93,8 +143,60 @@ impl Policy {
         &self.budget
     }
 
+    /// The `[[test]]`s of the file itself; those of its bases are about the bases.
+    pub fn tests(&self) -> &[Expectation] {
+        &self.expectations
+    }
+
     /// The effective policy as text in the grammar of the file, each rule with the place it came from.
     pub fn effective_toml(&self) -> String {
-        String::new()
+        explain::effective(&self.rules, &self.layer_ids, &self.deny_ids, &self.settings)
+    }
+}
+
+/// The rules on their way into a policy.
+#[derive(Default)]
+struct Arranging {
+    rules: Vec<Rule>,
+    texts: Vec<String>,
+    layers: Vec<HostIndex>,
+    layer_ids: Vec<Vec<u32>>,
+    last: Vec<u32>,
+}
+
+impl Arranging {
+    fn layer(&mut self, rules: Vec<Placed<Rule>>) {
+        let index = self.index(rules);
+        self.layers.push(index);
+        self.layer_ids.push(std::mem::take(&mut self.last));
+    }
+
+    /// Indexes rules, each once however often it was written; `last` has their positions then.
+    fn index(&mut self, rules: Vec<Placed<Rule>>) -> HostIndex {
+        let mut index = HostIndex::default();
+        let mut seen: HashSet<String> = HashSet::new();
+        self.last = Vec::new();
+        for rule in rules {
+            let text = canonical::rule(&rule.value);
+            if !seen.insert(text.clone()) {
+                continue;
+            }
+            let Ok(id) = u32::try_from(self.rules.len()) else {
+                // Four thousand million rules do not fit into memory.
+                break;
+            };
+            for pattern in &rule.value.hosts {
+                index.insert(pattern, id);
+            }
+            self.rules.push(rule.value);
+            self.texts.push(text);
+            self.last.push(id);
+        }
+        index
+    }
+
+    fn texts_of(&self, ids: &[u32]) -> Vec<String> {
+        let text = |id: &u32| self.texts.get(*id as usize).cloned();
+        ids.iter().filter_map(text).collect()
     }
 }

@@ -1,5 +1,6 @@
 //! What one `[[allow]]` or `[[deny]]` says, and whether it matches a request.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::condition::{Condition, Outcome};
@@ -48,13 +49,12 @@ pub(crate) enum Mode {
     Tunnel,
 }
 
-/// Methods and a path.
+/// A method and a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Endpoint {
-    /// Empty: every method.
-    pub(crate) methods: Vec<String>,
-    /// `None`: every path.
-    pub(crate) path: Option<PathPattern>,
+    /// `None`: every method.
+    pub(crate) method: Option<String>,
+    pub(crate) path: PathPattern,
     /// What the catalogue refuses of it, for this endpoint does not name it.
     pub(crate) refused: Arc<[Refused]>,
 }
@@ -169,12 +169,10 @@ impl Rule {
 impl Endpoint {
     /// Under both readings of the path, and nothing that the catalogue refuses under either.
     fn allows(&self, method: &str, target: &RequestPath) -> Result<(), RefusalCode> {
-        let is_meant = self.path.as_ref().is_none_or(|path| {
-            path.matches_strict(target.strict(), Case::Sensitive)
-                && target
-                    .loose()
-                    .is_none_or(|loose| path.matches_loose(loose, Case::Sensitive))
-        });
+        let is_meant = self.path.matches_strict(target.strict(), Case::Sensitive)
+            && target
+                .loose()
+                .is_none_or(|loose| self.path.matches_loose(loose, Case::Sensitive));
         if !is_meant
             || self
                 .refused
@@ -183,39 +181,45 @@ impl Endpoint {
         {
             return Err(RefusalCode::PathNotAllowed);
         }
-        if !self.methods.is_empty() && !self.methods.iter().any(|meant| meant == method) {
-            return Err(RefusalCode::MethodNotAllowed);
+        match &self.method {
+            Some(meant) if meant != method => Err(RefusalCode::MethodNotAllowed),
+            Some(_) | None => Ok(()),
         }
-        Ok(())
     }
 
     /// Under either reading of the path.
     fn denies(&self, method: &str, target: &RequestPath) -> bool {
-        (self.methods.is_empty() || self.methods.iter().any(|m| m.eq_ignore_ascii_case(method)))
-            && self.path.as_ref().is_none_or(|path| is_hit(path, target))
+        is_method(self.method.as_deref(), method) && is_hit(&self.path, target)
     }
 
     /// Whether the endpoint names a refused one: it means nothing beyond it.
     pub(crate) fn names(&self, refused: &Refused) -> bool {
-        let is_method_within = match &refused.method {
-            None => true,
-            Some(method) => self.methods.iter().all(|m| m == method) && !self.methods.is_empty(),
-        };
-        is_method_within
-            && self
-                .path
-                .as_ref()
-                .is_some_and(|path| path.is_within(&refused.path))
+        (refused.method.is_none() || refused.method == self.method)
+            && self.path.is_within(&refused.path)
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method.as_deref().unwrap_or("*"), self.path)
     }
 }
 
 impl Refused {
     fn is(&self, method: &str, target: &RequestPath) -> bool {
-        self.method
-            .as_ref()
-            .is_none_or(|meant| meant.eq_ignore_ascii_case(method))
-            && is_hit(&self.path, target)
+        is_method(self.method.as_deref(), method) && is_hit(&self.path, target)
     }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method.as_deref().unwrap_or("*"), self.path)
+    }
+}
+
+/// Whether a server could take the method for one that is denied.
+fn is_method(denied: Option<&str>, method: &str) -> bool {
+    denied.is_none_or(|denied| denied.eq_ignore_ascii_case(method))
 }
 
 /// Whether a server could read the path as one that is denied.

@@ -1,11 +1,84 @@
 //! Sandboxes: namespaces, mounts, limits and the command that runs in them.
+//!
+//! [`prepare`] checks a [`Spec`] against the host, [`Prepared::start`] builds the sandbox, [`Started::release`] lets the
+//! command run and [`Started::wait`] tells how it ended. A sandbox that cannot be built as declared is not started.
 
+mod answer;
 mod error;
 mod spec;
-mod start;
 
+#[cfg(target_os = "linux")]
+mod advice;
+#[cfg(target_os = "linux")]
+mod cgroup;
+#[cfg(target_os = "linux")]
+mod child;
+#[cfg(target_os = "linux")]
+mod child_command;
+#[cfg(target_os = "linux")]
+mod child_files;
+#[cfg(target_os = "linux")]
+mod child_network;
+#[cfg(target_os = "linux")]
+mod doctor;
+#[cfg(target_os = "linux")]
+mod etc;
+#[cfg(target_os = "linux")]
+mod gitconfig;
+#[cfg(target_os = "linux")]
+mod glob;
+#[cfg(target_os = "linux")]
+mod hide;
+#[cfg(target_os = "linux")]
+mod layout;
+#[cfg(target_os = "linux")]
+mod message;
+#[cfg(target_os = "linux")]
+mod netlink;
+#[cfg(target_os = "linux")]
+mod nft;
+#[cfg(target_os = "linux")]
+mod owner;
+#[cfg(target_os = "linux")]
+mod plan;
+#[cfg(target_os = "linux")]
+mod prepare;
+#[cfg(target_os = "linux")]
+mod seccomp;
+#[cfg(target_os = "linux")]
+mod start;
+#[cfg(target_os = "linux")]
+mod sys;
+#[cfg(target_os = "linux")]
+mod system;
+#[cfg(target_os = "linux")]
+mod tail;
+#[cfg(target_os = "linux")]
+mod toolchains;
+#[cfg(target_os = "linux")]
+mod usage;
+#[cfg(target_os = "linux")]
+mod wait;
+#[cfg(target_os = "linux")]
+mod watch;
+#[cfg(target_os = "linux")]
+mod workspace;
+
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+
+pub use answer::{Check, Doors, Finished, Stream};
 pub use error::Error;
 pub use spec::{
     CaBundle, Limits, MadeUp, NetworkMode, Spec, Stdin, View, Workspace, WorkspaceMode,
 };
-pub use start::{Check, Doors, Finished, Killer, Prepared, Started, Stream, doctor, prepare};
+
+#[cfg(target_os = "linux")]
+pub use doctor::doctor;
+#[cfg(target_os = "linux")]
+pub use prepare::{Prepared, prepare};
+#[cfg(target_os = "linux")]
+pub use start::{Killer, Started};
+
+#[cfg(not(target_os = "linux"))]
+pub use elsewhere::{Killer, Prepared, Started, doctor, prepare};

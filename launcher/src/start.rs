@@ -1,140 +1,372 @@
-//! The life of a sandbox: prepared, started, released, finished.
+//! How a prepared sandbox is started: one `clone3`, a few words, and it stands.
 
 use std::net::{TcpListener, UdpSocket};
-use std::path::Path;
-use std::time::Duration;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use sdk::report::{LimitHit, Outcome, Tail};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Signal, WaitId, WaitIdOptions};
 
-use crate::{Error, Spec};
-
-/// A sandbox that has been checked against the host, with everything opened and allocated.
-#[derive(Debug)]
-pub struct Prepared {
-    notes: Vec<String>,
-}
-
-/// Checks `spec` against the host and opens what it names.
-pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
-    let _ = spec;
-    Err(Error::Unsupported)
-}
-
-impl Prepared {
-    /// What the caller should tell the owner: dropped `PATH` entries, limits that are enforced by supervision only.
-    pub fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
-    /// Where the command will start, as a path inside.
-    pub fn workdir(&self) -> &Path {
-        Path::new("/")
-    }
-
-    /// Files and folders of the workspace that are hidden, relative to it.
-    pub fn hidden(&self) -> &[std::path::PathBuf] {
-        &[]
-    }
-
-    /// Builds the sandbox. It stands when this returns; nothing of the command has run.
-    pub fn start(self) -> Result<Started, Error> {
-        Err(Error::Unsupported)
-    }
-}
+use crate::answer::Doors;
+use crate::cgroup::Cgroup;
+use crate::child::{self, Wires};
+use crate::error::Error;
+use crate::message::{LENGTH, Other, Report, Step};
+use crate::plan::{Plan, Source};
+use crate::prepare::Prepared;
+use crate::spec::{Limits, Stdin};
+use crate::sys::{self, Side};
 
 /// A sandbox that stands. Dropping it ends everything in it.
 #[derive(Debug)]
 pub struct Started {
     /// The run's listeners, for `NetworkMode::ProxyOnly`. Take them before `release`.
     pub doors: Option<Doors>,
+    pub(crate) plan: Plan,
+    pub(crate) limits: Limits,
+    pub(crate) upper: Option<PathBuf>,
+    pub(crate) running: Running,
+    pub(crate) control: OwnedFd,
+    pub(crate) output: [OwnedFd; 2],
+    pub(crate) scratch: OwnedFd,
+    // After `running`: a group can be removed once its processes are gone.
+    pub(crate) cgroup: Option<Cgroup>,
+}
+
+/// The sandbox's first process. Dropping it ends the process, and with it the whole process namespace.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) pid: u32,
+    pub(crate) pidfd: Arc<OwnedFd>,
+    pub(crate) reaped: bool,
+    // Taking a mount namespace apart takes longer than all else at the end; while this is held it happens later.
+    _mounts: Option<std::fs::File>,
+}
+
+impl Running {
+    /// Ends it and waits until the last process of the sandbox is gone.
+    pub(crate) fn end(&mut self) {
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+        self.reap();
+    }
+
+    /// Waits for it. It is over before this returns: the kernel lets the first process of a namespace be waited for
+    /// once all others are gone.
+    pub(crate) fn reap(&mut self) {
+        while !self.reaped {
+            let id = WaitId::PidFd(self.pidfd.as_fd());
+            match rustix::process::waitid(id, WaitIdOptions::EXITED) {
+                Err(Errno::INTR) => {}
+                // Somebody else in this process may have waited for it.
+                Ok(_) | Err(_) => self.reaped = true,
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.reaped {
+            self.end();
+        }
+    }
+}
+
+/// Ends a sandbox from another thread.
+#[derive(Clone, Debug)]
+pub struct Killer {
+    pidfd: Arc<OwnedFd>,
+}
+
+impl Killer {
+    /// Ends everything in the sandbox. Does nothing if it has ended.
+    pub fn kill(&self) {
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+}
+
+impl Prepared {
+    /// Builds the sandbox. It stands when this returns; nothing of the command has run.
+    pub fn start(self) -> Result<Started, Error> {
+        let (ours, theirs) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(descriptors)?;
+        let (out, out_end) = pipe_with(PipeFlags::CLOEXEC).map_err(descriptors)?;
+        let (err, err_end) = pipe_with(PipeFlags::CLOEXEC).map_err(descriptors)?;
+        // Above 2, so that the child can put them at 0 to 2 one after another.
+        let theirs = fcntl_dupfd_cloexec(&theirs, 3).map_err(descriptors)?;
+        let stdio = [
+            standard_input(self.stdin)?,
+            fcntl_dupfd_cloexec(&out_end, 3).map_err(descriptors)?,
+            fcntl_dupfd_cloexec(&err_end, 3).map_err(descriptors)?,
+        ];
+        drop((out_end, err_end));
+        let wires = Wires {
+            control: theirs.as_raw_fd(),
+            stdio: [0, 1, 2].map(|which: usize| stdio[which].as_raw_fd()),
+            close: to_close(&self.plan, &theirs, &stdio),
+        };
+        let side = sys::clone3(NAMESPACES).map_err(|errno| Error::Machine {
+            part: "making namespaces".into(),
+            advice: crate::advice::user_namespace(),
+            source: errno.into(),
+        })?;
+        let (pid, pidfd) = match side {
+            Side::Child => child::run(&self.plan, &wires),
+            Side::Parent(pid, Some(pidfd)) => (pid, pidfd),
+            Side::Parent(..) => return Err(Error::Fault("no descriptor of the child".into())),
+        };
+        let mut running = Running {
+            pid: pid.unsigned_abs(),
+            pidfd: Arc::new(pidfd),
+            reaped: false,
+            _mounts: std::fs::File::open(format!("/proc/{pid}/ns/mnt")).ok(),
+        };
+        drop((theirs, stdio));
+
+        match receive(&ours) {
+            Some((Report::Born, _)) => {}
+            answer => return Err(self.explain(answer.map(|(report, _)| report), &mut running)),
+        }
+        self.owner.map(pid)?;
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.attach(pid).map_err(|source| Error::Machine {
+                part: "putting the sandbox into its control group".into(),
+                advice: "run `valetkey doctor`".into(),
+                source,
+            })?;
+        }
+        speak(&ours)?;
+        let (scratch, doors) = match receive(&ours) {
+            Some((Report::Ready, descriptors)) => received(descriptors)?,
+            answer => return Err(self.explain(answer.map(|(report, _)| report), &mut running)),
+        };
+        for stream in [&out, &err] {
+            rustix::io::ioctl_fionbio(stream, true).map_err(descriptors)?;
+        }
+        Ok(Started {
+            doors,
+            plan: self.plan,
+            limits: self.limits,
+            upper: self.upper,
+            running,
+            control: ours,
+            output: [out, err],
+            scratch,
+            cgroup: self.cgroup,
+        })
+    }
+
+    fn explain(&self, report: Option<Report>, running: &mut Running) -> Error {
+        running.end();
+        match report {
+            Some(Report::Failed(step, errno)) => failure(&self.plan, step, errno),
+            None if self
+                .cgroup
+                .as_ref()
+                .is_some_and(|group| group.out_of_memory() > 0) =>
+            {
+                Error::Request("limits.memory is too small for the sandbox itself".into())
+            }
+            other => Error::Fault(format!("the first process said {other:?}")),
+        }
+    }
 }
 
 impl Started {
     /// Lets the command start.
     pub fn release(&mut self) -> Result<(), Error> {
-        Err(Error::Unsupported)
+        speak(&self.control)
     }
 
     /// A way to end the sandbox from another thread.
     pub fn killer(&self) -> Killer {
-        Killer {}
-    }
-
-    /// Waits for the end, passing on output as it comes and enforcing the limits. Blocks; a callback that blocks
-    /// delays the enforcement.
-    pub fn wait(self, on_output: &mut dyn FnMut(Stream, &[u8])) -> Finished {
-        let _ = on_output;
-        unreachable!("nothing starts yet")
+        Killer {
+            pidfd: Arc::clone(&self.running.pidfd),
+        }
     }
 }
 
-/// The listeners of one run, made inside its sandbox. All are blocking sockets.
-#[derive(Debug)]
-pub struct Doors {
-    /// 127.0.0.1:3128: explicit proxy requests, and every IPv4 TCP connection to any other address (then the
-    /// accepted socket's local address is the original destination).
-    pub v4: TcpListener,
-    /// [::1]:3129, the same for IPv6; absent where the kernel has no IPv6.
-    pub v6: Option<TcpListener>,
-    /// 127.0.0.1:53 over UDP, where resolv.conf points; questions to any other IPv4 address arrive here too.
-    pub dns_udp: UdpSocket,
-    /// 127.0.0.1:53 over TCP.
-    pub dns_tcp: TcpListener,
+/// The error that a failed step of the set-up is.
+pub(crate) fn failure(plan: &Plan, step: Step, errno: i32) -> Error {
+    let source = std::io::Error::from_raw_os_error(errno);
+    let host_path = |index: u32| match plan.sources.get(index as usize) {
+        Some(Source::Path { path, .. }) => PathBuf::from(path.to_string_lossy().into_owned()),
+        Some(Source::Tree(_)) | None => PathBuf::from("?"),
+    };
+    let (part, advice) = match step {
+        Step::Exchanged(index) => {
+            return Error::View {
+                what: "path",
+                path: host_path(index),
+                why: "it was exchanged for something else while the sandbox was built".into(),
+            };
+        }
+        Step::Source(index) => (
+            format!("copying the mount of `{}`", host_path(index).display()),
+            crate::advice::tree(false, &source),
+        ),
+        Step::Op(index) => match plan.ops.get(index as usize) {
+            Some(op) => (op.describe(), crate::advice::op(op, errno)),
+            None => return Error::Fault("an unknown step failed".into()),
+        },
+        Step::Other(other) => other_failure(other, errno),
+    };
+    Error::Machine {
+        part,
+        advice,
+        source,
+    }
 }
 
-/// Ends a sandbox from another thread.
-#[derive(Clone, Debug)]
-pub struct Killer {}
-
-impl Killer {
-    /// Ends everything in the sandbox. Does nothing if it has ended.
-    pub fn kill(&self) {}
+fn other_failure(other: Other, errno: i32) -> (String, String) {
+    let doctor = || String::from("run `valetkey doctor`");
+    let (part, advice) = match other {
+        Other::Descriptors => ("passing descriptors", doctor()),
+        Other::User => ("taking the sandbox's user", crate::advice::user_namespace()),
+        Other::Private => ("making mounts private", crate::advice::user_namespace()),
+        Other::Root => ("mounting a new root", crate::advice::user_namespace()),
+        Other::Pivot => (
+            "changing to the new root",
+            "the host's root is an initial memory disk, which cannot be left; boot from another root".into(),
+        ),
+        Other::Loopback => ("bringing loopback up", crate::advice::network(errno)),
+        Other::Routes => ("making every address local", crate::advice::network(errno)),
+        Other::Capture => ("capturing connections", crate::advice::network(errno)),
+        Other::Listeners => ("making the run's listeners", crate::advice::network(errno)),
+        Other::Name => ("setting the host's name", doctor()),
+        Other::Init => ("making the sandbox's processes", doctor()),
+        Other::Workdir => (
+            "changing to the working directory",
+            "it is not in the sandbox's view: start in the workspace or in /tmp".into(),
+        ),
+        Other::Rlimits => ("setting limits", doctor()),
+        Other::Privileges => ("giving up privileges", doctor()),
+        Other::Filter => (
+            "installing the system call filter",
+            "the kernel needs CONFIG_SECCOMP_FILTER".into(),
+        ),
+        Other::Handover => ("handing descriptors over", doctor()),
+    };
+    (part.into(), advice)
 }
 
-/// Which stream of the command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
+/// One message, with the descriptors that came along. `None` if the other side is gone.
+pub(crate) fn receive(control: &OwnedFd) -> Option<(Report, Vec<OwnedFd>)> {
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, recvmsg};
+    let mut bytes = [0_u8; LENGTH];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let length = loop {
+        let mut parts = [std::io::IoSliceMut::new(&mut bytes)];
+        match recvmsg(control, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Ok(message) => break message.bytes,
+            Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    };
+    let mut descriptors = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    Report::decode(bytes.get(..length)?).map(|report| (report, descriptors))
 }
 
-/// How the command ended and what it used.
-#[derive(Debug)]
-pub struct Finished {
-    /// How it ended.
-    pub outcome: Outcome,
-    /// Limits that were reached, whether or not they ended it.
-    pub limits_hit: Vec<LimitHit>,
-    /// Time on the clock.
-    pub wall: Duration,
-    /// Processor time of the whole tree, where it could be measured.
-    pub cpu: Option<Duration>,
-    /// The most memory in use at once, where it could be measured.
-    pub memory_peak: Option<u64>,
-    /// The end of standard output.
-    pub stdout: Tail,
-    /// The end of standard error.
-    pub stderr: Tail,
+/// Whether a message or the end of the channel is there.
+pub(crate) fn has_word(control: &OwnedFd) -> bool {
+    let mut waiting = [PollFd::new(control, PollFlags::IN)];
+    let now = rustix::event::Timespec::default();
+    poll(&mut waiting, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-/// One thing the machine can or cannot do.
-#[derive(Clone, Debug)]
-pub struct Check {
-    /// What was tried.
-    pub name: &'static str,
-    /// Whether it worked.
-    pub ok: bool,
-    /// Whether `valetkey run` works without it.
-    pub optional: bool,
-    /// What was found.
-    pub detail: String,
-    /// What to do; empty when it worked.
-    pub advice: String,
+fn received(descriptors: Vec<OwnedFd>) -> Result<(OwnedFd, Option<Doors>), Error> {
+    let mut descriptors = descriptors.into_iter();
+    let scratch = descriptors
+        .next()
+        .ok_or_else(|| Error::Fault("the sandbox sent no descriptor".into()))?;
+    let (Some(v4), Some(udp), Some(tcp)) =
+        (descriptors.next(), descriptors.next(), descriptors.next())
+    else {
+        return Ok((scratch, None));
+    };
+    let doors = Doors {
+        v4: TcpListener::from(v4),
+        dns_udp: UdpSocket::from(udp),
+        dns_tcp: TcpListener::from(tcp),
+        v6: descriptors.next().map(TcpListener::from),
+    };
+    Ok((scratch, Some(doors)))
 }
 
-/// Tries everything the launcher needs, for real, and says what to do about what does not work.
-pub fn doctor() -> Vec<Check> {
-    Vec::new()
+fn speak(control: &OwnedFd) -> Result<(), Error> {
+    rustix::net::send(control, &[1], SendFlags::NOSIGNAL)
+        .map(|_| ())
+        .map_err(|errno| Error::Fault(format!("the sandbox is gone: {errno}")))
 }
+
+fn standard_input(asked: Stdin) -> Result<OwnedFd, Error> {
+    let ours = std::io::stdin();
+    let inherit = match asked {
+        Stdin::Inherit => true,
+        Stdin::InheritUnlessTerminal => !rustix::termios::isatty(&ours),
+        Stdin::Null => false,
+    };
+    if inherit && let Ok(copy) = fcntl_dupfd_cloexec(&ours, 3) {
+        return Ok(copy);
+    }
+    let null = std::fs::File::open("/dev/null").map_err(|source| Error::Machine {
+        part: "opening /dev/null".into(),
+        advice: "give this machine or container a /dev".into(),
+        source,
+    })?;
+    fcntl_dupfd_cloexec(&null, 3).map_err(descriptors)
+}
+
+/// The ranges between the descriptors that the child keeps.
+fn to_close(plan: &Plan, control: &OwnedFd, stdio: &[OwnedFd; 3]) -> Vec<(u32, u32)> {
+    let mut kept: Vec<RawFd> = stdio.iter().map(AsRawFd::as_raw_fd).collect();
+    kept.push(control.as_raw_fd());
+    kept.extend(plan.sources.iter().filter_map(|source| match source {
+        Source::Tree(tree) => Some(tree.as_raw_fd()),
+        Source::Path { .. } => None,
+    }));
+    kept.sort_unstable();
+    let mut ranges = Vec::new();
+    let mut next = 0;
+    for number in kept {
+        let number = number.unsigned_abs();
+        if number > next {
+            ranges.push((next, number - 1));
+        }
+        next = number + 1;
+    }
+    ranges.push((next, u32::MAX));
+    ranges
+}
+
+fn descriptors(errno: Errno) -> Error {
+    Error::Machine {
+        part: "making descriptors".into(),
+        advice: "raise the limit of open files (`ulimit -n`)".into(),
+        source: errno.into(),
+    }
+}
+
+/// A user, mount, process, network, IPC, host name and control group namespace.
+const NAMESPACES: u64 = (libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWCGROUP) as u64;

@@ -1,0 +1,95 @@
+//! The launcher on systems that have no namespaces: it says so.
+
+use std::path::{Path, PathBuf};
+
+use crate::{Check, Doors, Error, Finished, Spec, Stream};
+
+/// A sandbox that has been checked against the host. There is none on this system.
+#[derive(Debug)]
+pub struct Prepared {
+    never: Never,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Never {}
+
+/// Refuses: the launcher needs Linux.
+pub fn prepare(_spec: &Spec) -> Result<Prepared, Error> {
+    Err(Error::Unsupported)
+}
+
+impl Prepared {
+    /// What the caller should tell the owner.
+    pub fn notes(&self) -> &[String] {
+        match self.never {}
+    }
+
+    /// Where the command will start.
+    pub fn workdir(&self) -> &Path {
+        match self.never {}
+    }
+
+    /// The sandbox's home.
+    pub fn home(&self) -> &Path {
+        match self.never {}
+    }
+
+    /// Hidden files of the workspace.
+    pub fn hidden(&self) -> &[PathBuf] {
+        match self.never {}
+    }
+
+    /// Builds the sandbox.
+    pub fn start(self) -> Result<Started, Error> {
+        match self.never {}
+    }
+}
+
+/// A sandbox that stands. There is none on this system.
+#[derive(Debug)]
+pub struct Started {
+    /// The run's listeners.
+    pub doors: Option<Doors>,
+    never: Never,
+}
+
+impl Started {
+    /// Lets the command start.
+    pub fn release(&mut self) -> Result<(), Error> {
+        match self.never {}
+    }
+
+    /// A way to end the sandbox from another thread.
+    pub fn killer(&self) -> Killer {
+        match self.never {}
+    }
+
+    /// Waits for the end.
+    pub fn wait(self, _on_output: &mut dyn FnMut(Stream, &[u8])) -> Finished {
+        match self.never {}
+    }
+}
+
+/// Ends a sandbox from another thread.
+#[derive(Clone, Debug)]
+pub struct Killer {
+    never: Never,
+}
+
+impl Killer {
+    /// Ends everything in the sandbox.
+    pub fn kill(&self) {
+        match self.never {}
+    }
+}
+
+/// Says that the launcher needs Linux.
+pub fn doctor() -> Vec<Check> {
+    vec![Check {
+        name: "Linux",
+        ok: false,
+        optional: false,
+        detail: "this is another system".into(),
+        advice: Error::Unsupported.to_string(),
+    }]
+}

@@ -1,0 +1,188 @@
+//! What stands in the sandbox's `/etc`: an allowlist of the host's, and files made up for the sandbox.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::layout::{Access, Layout, Ownership};
+use crate::plan::INNER;
+use crate::spec::CaBundle;
+
+/// Files that programs and interpreters read and that hold nothing of the owner's.
+const FILES: &[&str] = &[
+    "bindresvport.blacklist",
+    "debian_version",
+    "ethertypes",
+    "fedora-release",
+    "gai.conf",
+    "host.conf",
+    "inputrc",
+    "ld.so.cache",
+    "ld.so.conf",
+    "locale.alias",
+    "locale.conf",
+    "localtime",
+    "lsb-release",
+    "magic",
+    "mime.types",
+    "networks",
+    "os-release",
+    "protocols",
+    "redhat-release",
+    "rpc",
+    "services",
+    "shells",
+    "ssl/openssl.cnf",
+    "timezone",
+    "pki/tls/openssl.cnf",
+    "pki/tls/cert.pem",
+];
+
+/// Folders likewise.
+const FOLDERS: &[&str] = &[
+    "alternatives",
+    "ca-certificates",
+    "crypto-policies",
+    "fonts",
+    "ld.so.conf.d",
+    "perl",
+    "pki/ca-trust/extracted",
+    "pki/tls/certs",
+    "python",
+    "sgml",
+    "ssl/certs",
+    "static",
+    "terminfo",
+    "xml",
+];
+
+/// Folders of language versions, by how their names begin.
+const VERSIONED: &[&str] = &["java-", "python3", "php", "ruby"];
+
+/// Builds `/etc`.
+pub(crate) fn build(layout: &mut Layout, home: &Path) -> Result<(), Error> {
+    let etc = Path::new("/etc");
+    layout.dir(etc, 0o755)?;
+    for name in FILES {
+        copy(layout, &etc.join(name))?;
+    }
+    for name in FOLDERS {
+        folder(layout, &etc.join(name))?;
+    }
+    let mut versioned: Vec<PathBuf> = std::fs::read_dir(etc)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| is_versioned(&entry.file_name()))
+        .map(|entry| entry.path())
+        .collect();
+    versioned.sort();
+    for path in versioned {
+        folder(layout, &path)?;
+    }
+    for (name, text) in made_up(home) {
+        layout.file(&etc.join(name), text.into_bytes())?;
+    }
+    Ok(())
+}
+
+/// Puts the bundle at its own place and over the host's, where the view shows those.
+pub(crate) fn certificates(layout: &mut Layout, bundle: &CaBundle) -> Result<(), Error> {
+    layout.file(&bundle.at, bundle.pem.clone())?;
+    let mut covered: Vec<PathBuf> = Vec::new();
+    for place in &bundle.over {
+        // Several names of one file are one place.
+        let Ok(real) = place.canonicalize() else {
+            continue;
+        };
+        if layout.is_shown(&real) && real.is_file() && !covered.contains(&real) {
+            layout.file(&real, bundle.pem.clone())?;
+            covered.push(real);
+        }
+    }
+    Ok(())
+}
+
+fn made_up(home: &Path) -> Vec<(&'static str, String)> {
+    let home = home.display();
+    vec![
+        (
+            "passwd",
+            format!(
+                "root:x:0:0:root:/:/usr/sbin/nologin\n\
+                 user:x:{INNER}:{INNER}:user:{home}:/bin/sh\n\
+                 nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"
+            ),
+        ),
+        (
+            "group",
+            format!("root:x:0:\nuser:x:{INNER}:\nnogroup:x:65534:\n"),
+        ),
+        (
+            "hosts",
+            "127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost ip6-loopback\n".into(),
+        ),
+        ("hostname", "sandbox\n".into()),
+        // One question at a time and no long wait: the answer comes from this machine.
+        (
+            "resolv.conf",
+            "nameserver 127.0.0.1\noptions timeout:2 attempts:2\n".into(),
+        ),
+        (
+            "nsswitch.conf",
+            "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n\
+             protocols: files\nservices: files\nethers: files\nrpc: files\n"
+                .into(),
+        ),
+    ]
+}
+
+/// Shows a file of the host by copying what it holds; a link that leads into `/usr` stays one.
+fn copy(layout: &mut Layout, path: &Path) -> Result<(), Error> {
+    const LARGEST: u64 = 8 << 20;
+    if let Ok(target) = path.read_link() {
+        let resolved = path.parent().unwrap_or(path).join(&target);
+        if resolved
+            .canonicalize()
+            .is_ok_and(|real| real.starts_with("/usr") || real.starts_with("/etc/pki/ca-trust"))
+        {
+            return layout.link(path, &target);
+        }
+    }
+    let Ok(real) = path.canonicalize() else {
+        return Ok(());
+    };
+    // A link to somewhere else is not followed out of the places that are shown anyway.
+    if !real.starts_with("/etc") && !real.starts_with("/usr") {
+        return Ok(());
+    }
+    match real.metadata() {
+        Ok(found) if found.is_file() && found.len() <= LARGEST => match std::fs::read(&real) {
+            Ok(bytes) => layout.file(path, bytes),
+            Err(_) => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+fn folder(layout: &mut Layout, path: &Path) -> Result<(), Error> {
+    match path.symlink_metadata() {
+        Ok(found) if found.is_dir() => {
+            layout.show("system folder", path, Access::ReadOnly, Ownership::Host)
+        }
+        Ok(found) if found.is_symlink() => copy_link(layout, path),
+        _ => Ok(()),
+    }
+}
+
+fn copy_link(layout: &mut Layout, path: &Path) -> Result<(), Error> {
+    match path.read_link() {
+        Ok(target) => layout.link(path, &target),
+        Err(_) => Ok(()),
+    }
+}
+
+fn is_versioned(name: &OsStr) -> bool {
+    name.to_str()
+        .is_some_and(|name| VERSIONED.iter().any(|start| name.starts_with(start)))
+}

@@ -1,0 +1,177 @@
+//! Which files of the workspace hold credentials, going by their names and, for keys, by what they hold.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::glob::name_matches;
+
+/// What a name says about a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Suspicion {
+    /// It is hidden.
+    Hidden,
+    /// It is hidden if it holds one of these.
+    IfItHolds(&'static [&'static [u8]]),
+    /// It is shown.
+    None,
+}
+
+/// Names of files that are hidden.
+const FILES: &[&str] = &[
+    ".env*",
+    ".netrc",
+    "_netrc",
+    ".pgpass",
+    ".my.cnf",
+    ".pypirc",
+    ".git-credentials",
+    ".htpasswd",
+    ".dockercfg",
+    ".vault-token",
+    ".boto",
+    ".s3cfg",
+    ".databrickscfg",
+    ".terraformrc",
+    "terraform.rc",
+    "*.tfstate",
+    "*.tfstate.backup",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    "id_ecdsa_sk",
+    "id_ed25519_sk",
+    "*.ppk",
+    "*.p12",
+    "*.pfx",
+    "*.jks",
+    "*.keystore",
+    "*.kdbx",
+    "client_secret*.json",
+    "service-account*.json",
+    "service_account*.json",
+    "application_default_credentials.json",
+];
+
+/// Names of folders that are hidden.
+const FOLDERS: &[&str] = &[
+    ".env*",
+    ".ssh",
+    ".aws",
+    ".azure",
+    ".gnupg",
+    ".gcloud",
+    ".kube",
+    ".oci",
+    ".password-store",
+    ".terraform.d",
+    ".mozilla",
+    ".thunderbird",
+    ".vault",
+];
+
+/// Paths, of which the last parts count.
+const PATHS: &[&str] = &[
+    ".docker/config.json",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/hub",
+    ".config/op",
+    ".config/sops",
+    ".config/valetkey",
+    ".config/google-chrome",
+    ".config/chromium",
+    ".local/share/keyrings",
+    ".local/share/valetkey",
+    ".local/state/valetkey",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
+    ".streamlit/secrets.toml",
+    ".codex/auth.json",
+    ".claude/.credentials.json",
+    ".config/claude",
+];
+
+/// Names that are hidden if the file holds one of these.
+const BY_CONTENT: &[(&str, &[&[u8]])] = &[
+    // A `.pem` may as well be a certificate bundle that programs need.
+    ("*.pem", PRIVATE_KEY),
+    ("*.key", PRIVATE_KEY),
+    ("*.json", &[b"-----BEGIN PRIVATE KEY-----"]),
+    (".npmrc", &[b"_auth", b"_password"]),
+    (".yarnrc.yml", &[b"npmAuth"]),
+    ("pip.conf", &[b"@"]),
+    (".pip.conf", &[b"@"]),
+    ("credentials", SECRET_WORDS),
+    ("credentials.*", SECRET_WORDS),
+];
+
+const PRIVATE_KEY: &[&[u8]] = &[b"PRIVATE KEY", b"OPENSSH PRIVATE", b"PuTTY-User-Key"];
+const SECRET_WORDS: &[&[u8]] = &[b"secret", b"token", b"password", b"private_key", b"SECRET"];
+
+/// What the built-in rules say about a path relative to the workspace.
+pub(crate) fn suspicion(path: &Path, is_dir: bool) -> Suspicion {
+    let Some(name) = path.file_name().map(OsStrExt::as_bytes) else {
+        return Suspicion::None;
+    };
+    let is_one_of = |patterns: &[&str]| {
+        patterns
+            .iter()
+            .any(|pattern| name_matches(pattern.as_bytes(), name))
+    };
+    if is_one_of(if is_dir { FOLDERS } else { FILES })
+        || PATHS.iter().any(|end| path.ends_with(end))
+    {
+        return Suspicion::Hidden;
+    }
+    if is_dir {
+        return Suspicion::None;
+    }
+    BY_CONTENT
+        .iter()
+        .find(|(pattern, _)| name_matches(pattern.as_bytes(), name))
+        .map_or(Suspicion::None, |(_, words)| Suspicion::IfItHolds(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str) -> Suspicion {
+        suspicion(Path::new(path), false)
+    }
+
+    #[test]
+    fn environment_files_and_keys_are_hidden() {
+        for path in [
+            ".env",
+            "api/.env.production",
+            ".envrc",
+            "deploy/id_ed25519",
+            ".netrc",
+        ] {
+            assert_eq!(file(path), Suspicion::Hidden, "{path}");
+        }
+        assert_eq!(suspicion(Path::new("home/.ssh"), true), Suspicion::Hidden);
+        assert_eq!(file(".docker/config.json"), Suspicion::Hidden);
+    }
+
+    #[test]
+    fn sources_are_shown() {
+        for path in ["env.py", "src/main.rs", "config.toml", "docker/Dockerfile"] {
+            assert_eq!(file(path), Suspicion::None, "{path}");
+        }
+        assert_eq!(suspicion(Path::new("src"), true), Suspicion::None);
+    }
+
+    #[test]
+    fn a_certificate_is_told_from_a_key_by_what_it_holds() {
+        assert_eq!(
+            file("certifi/cacert.pem"),
+            Suspicion::IfItHolds(PRIVATE_KEY)
+        );
+    }
+}

@@ -1,0 +1,369 @@
+//! How the sandbox's file system is laid out: which host trees stand where, and what covers them.
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::Errno;
+
+use crate::child::MAX_SOURCES;
+use crate::child_files::{NODEV, NOEXEC, NOSUID, RDONLY};
+use crate::error::Error;
+use crate::owner::Owner;
+use crate::plan::{IfMissing, Op, Source};
+
+/// How a host tree is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Not writable.
+    ReadOnly,
+    /// Writable as far as the host's owner of the files is the sandbox's user.
+    Writable,
+    /// One device file.
+    Device,
+}
+
+/// Whose the files of a tree are inside, when root started the sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    /// Nobody's the sandbox knows, as with system folders.
+    Host,
+    /// The sandbox's user's, if the file system can; enough for reading.
+    ReaderIfPossible,
+    /// The sandbox's user's, or the start fails.
+    Sandbox,
+}
+
+/// A layout under construction.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) owner: Owner,
+    pub(crate) sources: Vec<Source>,
+    pub(crate) ops: Vec<Op>,
+    pub(crate) notes: Vec<String>,
+    dirs: BTreeSet<PathBuf>,
+    shown: Vec<PathBuf>,
+    masks: Vec<PathBuf>,
+    made: usize,
+}
+
+impl Layout {
+    /// An empty layout in which `masks` are never shown.
+    pub(crate) fn new(owner: Owner, masks: &[PathBuf]) -> Self {
+        // What does not exist cannot be shown; what exists is compared by its real path.
+        let masks = masks
+            .iter()
+            .filter_map(|mask| mask.canonicalize().ok())
+            .collect();
+        let mut layout = Self {
+            owner,
+            sources: Vec::new(),
+            ops: Vec::new(),
+            notes: Vec::new(),
+            dirs: BTreeSet::new(),
+            shown: Vec::new(),
+            masks,
+            made: 0,
+        };
+        layout.made_dir(Path::new("/.sandbox"), 0o755);
+        layout.made_dir(Path::new("/.sandbox/no-folder"), 0o000);
+        layout.ops.push(Op::File {
+            at: c".sandbox/no-file".into(),
+            mode: 0o000,
+            bytes: Vec::new(),
+        });
+        layout
+    }
+
+    /// Makes a folder of the sandbox's own, with its parents.
+    pub(crate) fn dir(&mut self, path: &Path, mode: u32) -> Result<(), Error> {
+        if let Some(parent) = path.parent() {
+            self.parents(parent)?;
+        }
+        self.made_dir(path, mode);
+        Ok(())
+    }
+
+    /// Makes a symbolic link in a folder of the sandbox's own.
+    pub(crate) fn link(&mut self, at: &Path, target: &Path) -> Result<(), Error> {
+        self.parents(at.parent().unwrap_or(at))?;
+        self.ops.push(Op::Link {
+            at: relative(at)?,
+            target: c_string(target)?,
+        });
+        Ok(())
+    }
+
+    /// Shows a host path at the same path. Something that is shown already, through a tree above it, is left alone
+    /// when it would be shown alike.
+    pub(crate) fn show(
+        &mut self,
+        what: &'static str,
+        host: &Path,
+        access: Access,
+        ownership: Ownership,
+    ) -> Result<(), Error> {
+        if access == Access::ReadOnly && self.is_shown(host) {
+            return self.refuse_masked(what, host);
+        }
+        let (place, stat) = open(what, host)?;
+        self.refuse_masked(what, host)?;
+        self.parents(host.parent().unwrap_or(host))?;
+        if !self.is_shown(host) {
+            self.mountpoint(host, &stat)?;
+        }
+        let source = self.source(what, host, &place, &stat, access, ownership, true)?;
+        self.ops.push(Op::Show {
+            source,
+            at: relative(host)?,
+        });
+        self.shown.push(host.to_owned());
+        Ok(())
+    }
+
+    /// Places an opened host tree at `at` for building only; it is not taken for shown.
+    pub(crate) fn place(
+        &mut self,
+        what: &'static str,
+        host: &Path,
+        at: &Path,
+    ) -> Result<(), Error> {
+        let (place, stat) = open(what, host)?;
+        self.dir(at, 0o755)?;
+        let access = Access::Writable;
+        let source = self.source(what, host, &place, &stat, access, Ownership::Sandbox, false)?;
+        self.ops.push(Op::Show {
+            source,
+            at: relative(at)?,
+        });
+        Ok(())
+    }
+
+    /// Takes a folder of the sandbox's own for shown: things in it are made, not covered, by what comes later.
+    pub(crate) fn note_shown(&mut self, at: &Path) {
+        self.shown.push(at.to_owned());
+    }
+
+    /// Covers a path with something empty that cannot be read.
+    pub(crate) fn cover(&mut self, path: &Path, is_dir: bool) -> Result<(), Error> {
+        let from = if is_dir {
+            c".sandbox/no-folder"
+        } else {
+            c".sandbox/no-file"
+        };
+        self.ops.push(Op::ShowAgain {
+            from: from.into(),
+            at: relative(path)?,
+            attributes: RDONLY | NOSUID | NODEV | NOEXEC,
+            if_missing: IfMissing::Skip,
+        });
+        Ok(())
+    }
+
+    /// Makes what stands at `path` read-only, wherever it is.
+    pub(crate) fn protect(&mut self, path: &Path) -> Result<(), Error> {
+        self.ops.push(Op::ShowAgain {
+            from: relative(path)?,
+            at: relative(path)?,
+            attributes: RDONLY | NOSUID | NODEV,
+            if_missing: IfMissing::Skip,
+        });
+        Ok(())
+    }
+
+    /// Puts a made-up file at `path`: over what is shown there, or as a new file where the folder is ours.
+    pub(crate) fn file(&mut self, path: &Path, bytes: Vec<u8>) -> Result<(), Error> {
+        if !self.is_shown(path) {
+            self.parents(path.parent().unwrap_or(path))?;
+            self.ops.push(Op::File {
+                at: relative(path)?,
+                mode: 0o444,
+                bytes,
+            });
+            return Ok(());
+        }
+        self.made += 1;
+        let from = format!(".sandbox/file-{}", self.made);
+        let from = CString::new(from).expect("the name holds no NUL");
+        self.ops.push(Op::File {
+            at: from.clone(),
+            mode: 0o444,
+            bytes,
+        });
+        self.ops.push(Op::ShowAgain {
+            from,
+            at: relative(path)?,
+            attributes: RDONLY | NOSUID | NODEV | NOEXEC,
+            if_missing: IfMissing::Fail,
+        });
+        Ok(())
+    }
+
+    /// Covers every masked path that lies in something shown. Call it last.
+    pub(crate) fn cover_masks(&mut self) -> Result<(), Error> {
+        for mask in self.masks.clone() {
+            if self.is_shown(&mask) {
+                self.cover(&mask, mask.is_dir())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a path lies in a host tree that is shown.
+    pub(crate) fn is_shown(&self, path: &Path) -> bool {
+        self.shown.iter().any(|tree| path.starts_with(tree))
+    }
+
+    /// Appends a prepared step.
+    pub(crate) fn push(&mut self, op: Op) {
+        self.ops.push(op);
+    }
+
+    fn refuse_masked(&self, what: &'static str, host: &Path) -> Result<(), Error> {
+        match self.masks.iter().find(|mask| host.starts_with(mask)) {
+            Some(_) => Err(refused(
+                what,
+                host,
+                "this holds the owner's secrets or settings, which no sandbox may see",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the folders above something, where they are ours to make.
+    fn parents(&mut self, path: &Path) -> Result<(), Error> {
+        let above: Vec<&Path> = path.ancestors().collect();
+        for folder in above.into_iter().rev() {
+            if folder == Path::new("/") || self.dirs.contains(folder) || self.is_shown(folder) {
+                continue;
+            }
+            self.made_dir(folder, 0o755);
+        }
+        Ok(())
+    }
+
+    fn made_dir(&mut self, path: &Path, mode: u32) {
+        if let Ok(at) = relative(path) {
+            self.ops.push(Op::Dir { at, mode });
+            self.dirs.insert(path.to_owned());
+        }
+    }
+
+    fn mountpoint(&mut self, path: &Path, stat: &Stat) -> Result<(), Error> {
+        if is_dir(stat) {
+            self.made_dir(path, 0o755);
+        } else {
+            self.ops.push(Op::File {
+                at: relative(path)?,
+                mode: 0o444,
+                bytes: Vec::new(),
+            });
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "private; each says one thing")]
+    fn source(
+        &mut self,
+        what: &'static str,
+        host: &Path,
+        place: &OwnedFd,
+        stat: &Stat,
+        access: Access,
+        ownership: Ownership,
+        recursive: bool,
+    ) -> Result<usize, Error> {
+        if self.sources.len() == MAX_SOURCES {
+            return Err(Error::Request(format!(
+                "the view shows more than {MAX_SOURCES} places of the host; name folders above them"
+            )));
+        }
+        let attributes = match access {
+            Access::ReadOnly => RDONLY | NOSUID | NODEV,
+            Access::Writable => NOSUID | NODEV,
+            Access::Device => NOSUID | NOEXEC,
+        };
+        let source = if self.owner.is_started_by_root() {
+            let ids = (stat.st_uid, stat.st_gid);
+            let tree = match ownership {
+                Ownership::Host => self.owner.tree(place, recursive, attributes, None),
+                Ownership::Sandbox => self.owner.tree(place, recursive, attributes, Some(ids)),
+                Ownership::ReaderIfPossible => self
+                    .owner
+                    .tree(place, recursive, attributes, Some(ids))
+                    .or_else(|_| self.owner.tree(place, recursive, attributes, None)),
+            };
+            Source::Tree(tree.map_err(|source| Error::Machine {
+                part: format!("copying the mount of the {what} `{}`", host.display()),
+                advice: crate::advice::tree(ownership == Ownership::Sandbox, &source),
+                source,
+            })?)
+        } else {
+            Source::Path {
+                path: c_string(host)?,
+                device: stat.st_dev,
+                inode: stat.st_ino,
+                recursive,
+                attributes,
+            }
+        };
+        self.sources.push(source);
+        Ok(self.sources.len() - 1)
+    }
+}
+
+/// Opens a host path without following a symbolic link anywhere in it.
+pub(crate) fn open(what: &'static str, host: &Path) -> Result<(OwnedFd, Stat), Error> {
+    if !host.is_absolute() || host.components().any(|part| part == Component::ParentDir) {
+        return Err(refused(what, host, "give an absolute path without `..`"));
+    }
+    let opened = rustix::fs::openat2(
+        CWD,
+        host,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    )
+    .and_then(|place| {
+        let stat = rustix::fs::fstat(&place)?;
+        Ok((place, stat))
+    });
+    opened.map_err(|errno| match errno {
+        Errno::LOOP => refused(
+            what,
+            host,
+            "a part of this path is a symbolic link; give the path it leads to",
+        ),
+        Errno::NOENT => refused(what, host, "there is nothing at this path"),
+        errno => refused(what, host, &std::io::Error::from(errno).to_string()),
+    })
+}
+
+/// Whether something is a folder.
+pub(crate) fn is_dir(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+}
+
+/// An error about a path of the view.
+pub(crate) fn refused(what: &'static str, path: &Path, why: &str) -> Error {
+    Error::View {
+        what,
+        path: path.to_owned(),
+        why: why.to_owned(),
+    }
+}
+
+/// A path as the child takes it, relative to the new root.
+pub(crate) fn relative(path: &Path) -> Result<CString, Error> {
+    c_string(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// A path as a C string.
+pub(crate) fn c_string(path: impl AsRef<Path>) -> Result<CString, Error> {
+    let path = path.as_ref();
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| refused("path", path, "a path cannot hold a NUL byte"))
+}

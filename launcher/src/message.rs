@@ -1,0 +1,165 @@
+//! What supervisor and sandbox say to each other while the sandbox is built, and once at its end.
+//!
+//! The channel is a `SOCK_SEQPACKET` pair that the command never holds; every message is three numbers.
+
+use rustix::io::Errno;
+
+/// A message from the sandbox's first processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// The process exists and waits to be given its user.
+    Born,
+    /// The sandbox stands; descriptors come along.
+    Ready,
+    /// A step failed.
+    Failed(Step, i32),
+    /// The command could not be executed.
+    NotExecuted(i32),
+    /// The command ended, with this wait status.
+    Ended(i32),
+}
+
+/// A step of the set-up that is not an [`crate::plan::Op`], or the index of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// An entry of the plan's operations.
+    Op(u32),
+    /// Opening an entry of the plan's sources.
+    Source(u32),
+    /// An entry of the plan's sources is not what it was.
+    Exchanged(u32),
+    /// Anything else.
+    Other(Other),
+}
+
+/// The steps around the file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Other {
+    /// Closing what the supervisor had open.
+    Descriptors = 0,
+    /// Taking the unprivileged user.
+    User = 1,
+    /// Making mounts private.
+    Private = 2,
+    /// Mounting the new root.
+    Root = 3,
+    /// Changing to it.
+    Pivot = 4,
+    /// Bringing loopback up.
+    Loopback = 5,
+    /// Making every address local.
+    Routes = 6,
+    /// Installing the capture rules.
+    Capture = 7,
+    /// Making the listeners.
+    Listeners = 8,
+    /// The host's name.
+    Name = 9,
+    /// Making the first process.
+    Init = 10,
+    /// The command's working directory.
+    Workdir = 11,
+    /// The command's limits.
+    Rlimits = 12,
+    /// Giving up privileges.
+    Privileges = 13,
+    /// The system call filter.
+    Filter = 14,
+    /// Handing descriptors over.
+    Handover = 15,
+}
+
+const OTHERS: [Other; 16] = [
+    Other::Descriptors,
+    Other::User,
+    Other::Private,
+    Other::Root,
+    Other::Pivot,
+    Other::Loopback,
+    Other::Routes,
+    Other::Capture,
+    Other::Listeners,
+    Other::Name,
+    Other::Init,
+    Other::Workdir,
+    Other::Rlimits,
+    Other::Privileges,
+    Other::Filter,
+    Other::Handover,
+];
+
+/// A message's length.
+pub(crate) const LENGTH: usize = 12;
+
+impl Report {
+    /// The message as bytes.
+    pub(crate) fn encode(self) -> [u8; LENGTH] {
+        let (kind, first, second) = match self {
+            Self::Born => (1, 0, 0),
+            Self::Ready => (2, 0, 0),
+            Self::Failed(Step::Op(index), errno) => (3, index, errno),
+            Self::Failed(Step::Source(index), errno) => (4, index, errno),
+            Self::Failed(Step::Exchanged(index), errno) => (5, index, errno),
+            Self::Failed(Step::Other(other), errno) => (6, other as u32, errno),
+            Self::NotExecuted(errno) => (7, 0, errno),
+            Self::Ended(status) => (8, 0, status),
+        };
+        let mut bytes = [0; LENGTH];
+        bytes[..4].copy_from_slice(&u32::to_ne_bytes(kind));
+        bytes[4..8].copy_from_slice(&first.to_ne_bytes());
+        bytes[8..].copy_from_slice(&second.to_ne_bytes());
+        bytes
+    }
+
+    /// A message from bytes.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; LENGTH] = bytes.try_into().ok()?;
+        let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        let kind = u32::from_ne_bytes(word(0));
+        let first = u32::from_ne_bytes(word(4));
+        let second = i32::from_ne_bytes(word(8));
+        Some(match kind {
+            1 => Self::Born,
+            2 => Self::Ready,
+            3 => Self::Failed(Step::Op(first), second),
+            4 => Self::Failed(Step::Source(first), second),
+            5 => Self::Failed(Step::Exchanged(first), second),
+            6 => Self::Failed(Step::Other(*OTHERS.get(first as usize)?), second),
+            7 => Self::NotExecuted(second),
+            8 => Self::Ended(second),
+            _ => return None,
+        })
+    }
+}
+
+/// A failed step with the kernel's answer.
+pub(crate) type Stopped = (Step, Errno);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_survives_the_wire() {
+        for other in OTHERS {
+            let report = Report::Failed(Step::Other(other), 13);
+            assert_eq!(Report::decode(&report.encode()), Some(report));
+        }
+        for report in [
+            Report::Born,
+            Report::Ready,
+            Report::Failed(Step::Op(7), 1),
+            Report::NotExecuted(2),
+            Report::Ended(-3),
+        ] {
+            assert_eq!(Report::decode(&report.encode()), Some(report));
+        }
+    }
+
+    #[test]
+    fn junk_is_no_report() {
+        assert_eq!(Report::decode(&[9; LENGTH]), None);
+        assert_eq!(Report::decode(&[]), None);
+    }
+}

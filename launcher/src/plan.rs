@@ -1,0 +1,153 @@
+//! The prepared list of what the sandbox's first process does, in order.
+//!
+//! The child of `clone3` walks it without allocating; the parent keeps its copy to tell which entry failed.
+
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+
+use crate::sys::{CStrings, Instruction};
+
+/// Everything the child needs.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// Trees of the host that [`Op::Show`] places.
+    pub(crate) sources: Vec<Source>,
+    /// The file system, made from the top down. Paths are relative to the new root.
+    pub(crate) ops: Vec<Op>,
+    /// A host folder to build the new root on; it is covered in the child's mount namespace only.
+    pub(crate) stage: CString,
+    /// Whether the supervisor is the host's root, so that the child has to change its user itself.
+    pub(crate) started_by_root: bool,
+    /// The network.
+    pub(crate) network: Network,
+    /// The command.
+    pub(crate) command: Command,
+}
+
+/// A tree of the host.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// Made by the supervisor, ready to be placed.
+    Tree(OwnedFd),
+    /// Opened by the child, who has the right to in its own mount namespace only.
+    Path {
+        /// Where it is; no part of it was a symbolic link.
+        path: CString,
+        /// What was found there. Something else now means that somebody exchanged it, and the start fails.
+        device: u64,
+        /// See `device`.
+        inode: u64,
+        /// Whether the mounts below it come along.
+        recursive: bool,
+        /// `MOUNT_ATTR_*`.
+        attributes: u64,
+    },
+}
+
+/// One step of building the file system.
+#[derive(Debug)]
+pub(crate) enum Op {
+    /// Makes a folder, if there is none.
+    Dir { at: CString, mode: u32 },
+    /// Makes a file.
+    File {
+        at: CString,
+        mode: u32,
+        bytes: Vec<u8>,
+    },
+    /// Makes a symbolic link.
+    Link { at: CString, target: CString },
+    /// Places a tree of the host.
+    Show { source: usize, at: CString },
+    /// Places something that stands in the new root a second time, with `attributes`.
+    ShowAgain {
+        from: CString,
+        at: CString,
+        attributes: u64,
+        if_missing: IfMissing,
+    },
+    /// Mounts the memory file system that holds `/tmp` and the home, and tells the supervisor.
+    Scratch {
+        at: CString,
+        size: CString,
+        inodes: CString,
+    },
+    /// Mounts the overlay of the workspace.
+    Overlay {
+        at: CString,
+        lower: CString,
+        upper: CString,
+        work: CString,
+    },
+    /// Mounts a `devpts` of its own.
+    Terminals { at: CString },
+    /// Mounts a `proc` of the new process namespace.
+    Processes { at: CString },
+    /// Takes away a mount that was needed for building only.
+    Unmount { at: CString },
+}
+
+/// What to do where the place for a tree does not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfMissing {
+    /// The start fails.
+    Fail,
+    /// There is nothing to cover.
+    Skip,
+}
+
+/// The network of the sandbox, as messages to the kernel.
+#[derive(Debug)]
+pub(crate) enum Network {
+    /// Loopback only.
+    None { up: Vec<u8> },
+    /// Loopback, everything local, captured.
+    Captured {
+        up: Vec<u8>,
+        routes: Vec<Vec<u8>>,
+        capture: Vec<u8>,
+        names: Vec<u8>,
+        with_v6: bool,
+    },
+}
+
+/// The command, ready for `execve`.
+#[derive(Debug)]
+pub(crate) struct Command {
+    /// Where to look for it, in order.
+    pub(crate) candidates: Vec<CString>,
+    /// Its arguments.
+    pub(crate) arguments: CStrings,
+    /// Its environment.
+    pub(crate) environment: CStrings,
+    /// Where it starts, an absolute path inside.
+    pub(crate) workdir: CString,
+    /// `setrlimit`'s resource and value.
+    pub(crate) rlimits: Vec<(rustix::process::Resource, u64)>,
+    /// Which processors it may use, if the `cpus` limit is kept that way.
+    pub(crate) processors: Option<usize>,
+    /// The system call filter.
+    pub(crate) filter: Vec<Instruction>,
+}
+
+impl Op {
+    /// What the step does, for a message.
+    pub(crate) fn describe(&self) -> String {
+        let path = |at: &CString| format!("`/{}`", at.to_string_lossy());
+        match self {
+            Self::Dir { at, .. } => format!("making the folder {}", path(at)),
+            Self::File { at, .. } => format!("making the file {}", path(at)),
+            Self::Link { at, .. } => format!("making the link {}", path(at)),
+            Self::Show { at, .. } => format!("showing {}", path(at)),
+            Self::ShowAgain { at, .. } => format!("covering {}", path(at)),
+            Self::Scratch { .. } => "mounting a memory file system for /tmp and the home".into(),
+            Self::Overlay { at, .. } => format!("mounting the workspace overlay at {}", path(at)),
+            Self::Terminals { .. } => "mounting devpts at `/dev/pts`".into(),
+            Self::Processes { .. } => "mounting proc at `/proc`".into(),
+            Self::Unmount { at } => format!("unmounting {}", path(at)),
+        }
+    }
+}
+
+/// The user and group that the command runs as, inside. Never 0: programs do not take themselves for root.
+pub(crate) const INNER: u32 = 1000;

@@ -1,0 +1,334 @@
+//! From what is asked for to the plan of a sandbox: everything is parsed, opened and checked here.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::process::Resource;
+
+use crate::cgroup::Cgroup;
+use crate::error::Error;
+use crate::layout::{Access, Layout, Ownership, c_string};
+use crate::netlink::{everything_is_local, loopback_up};
+use crate::owner::Owner;
+use crate::plan::{Command, Network, Plan};
+use crate::spec::{Limits, NetworkMode, Spec, WorkspaceMode};
+use crate::sys::CStrings;
+use crate::{etc, nft, seccomp, system, toolchains, workspace};
+
+/// A sandbox that has been checked against the host, with everything opened and allocated.
+#[derive(Debug)]
+pub struct Prepared {
+    pub(crate) plan: Plan,
+    pub(crate) owner: Owner,
+    pub(crate) limits: Limits,
+    pub(crate) cgroup: Option<Cgroup>,
+    pub(crate) stdin: crate::Stdin,
+    pub(crate) upper: Option<PathBuf>,
+    notes: Vec<String>,
+    workdir: PathBuf,
+    home: PathBuf,
+    hidden: Vec<PathBuf>,
+}
+
+impl Prepared {
+    /// What the caller should tell the owner: dropped `PATH` entries, limits that are kept by supervision only.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Where the command will start, as a path inside.
+    pub fn workdir(&self) -> &Path {
+        &self.workdir
+    }
+
+    /// The sandbox's home, as a path inside.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// Files and folders of the workspace that are hidden, relative to it.
+    pub fn hidden(&self) -> &[PathBuf] {
+        &self.hidden
+    }
+}
+
+/// Checks `spec` against the host and opens what it names.
+///
+/// Fails where something it names is missing, leads through a symbolic link or may not be shown, and where the
+/// machine cannot do what is asked for.
+pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
+    let view = &spec.view;
+    let owner = Owner::new();
+    let started_by_root = owner.is_started_by_root();
+    let mut layout = Layout::new(owner, &view.mask);
+    let home = system::home(&view.home);
+
+    system::folders(&mut layout)?;
+    etc::build(&mut layout, &home)?;
+    let scratch = spec.limits.disk.unwrap_or(DEFAULT_SCRATCH);
+    system::devices(&mut layout)?;
+    system::scratch(&mut layout, &home, scratch)?;
+    system::processes(&mut layout)?;
+
+    let folder = view
+        .workspace
+        .as_ref()
+        .map(|workspace| workspace.host.as_path());
+    let path = show_toolchains(&mut layout, spec, folder)?;
+    for place in &view.read {
+        layout.show(
+            "path to read",
+            place,
+            Access::ReadOnly,
+            Ownership::ReaderIfPossible,
+        )?;
+        workspace::cover_credentials(&mut layout, place)?;
+    }
+    let hidden = match &view.workspace {
+        Some(asked) => workspace::show(&mut layout, asked)?,
+        None => Vec::new(),
+    };
+    if let Some(bundle) = &view.ca {
+        etc::certificates(&mut layout, bundle)?;
+    }
+    for file in &view.files {
+        layout.file(&file.path, file.bytes.clone())?;
+    }
+    layout.cover_masks()?;
+
+    let workdir = spec
+        .workdir
+        .clone()
+        .unwrap_or_else(|| folder.map_or(home.clone(), Path::to_owned));
+    let cgroup = Cgroup::create(&spec.limits);
+    let notes = limit_notes(&spec.limits, cgroup.as_ref());
+    layout.notes.extend(notes);
+    let command = command(spec, &home, &workdir, path, cgroup.as_ref())?;
+    let upper = view
+        .workspace
+        .as_ref()
+        .and_then(|workspace| match &workspace.mode {
+            WorkspaceMode::Overlay { upper, .. } => Some(upper.clone()),
+            WorkspaceMode::ReadOnly | WorkspaceMode::ReadWrite => None,
+        });
+    Ok(Prepared {
+        plan: Plan {
+            sources: layout.sources,
+            ops: layout.ops,
+            stage: stage()?,
+            started_by_root,
+            network: network(spec.network),
+            command,
+        },
+        owner: layout.owner,
+        limits: spec.limits.clone(),
+        cgroup,
+        stdin: spec.stdin,
+        upper,
+        notes: layout.notes,
+        workdir,
+        home,
+        hidden,
+    })
+}
+
+/// Shows the tool chains and returns the sandbox's `PATH`.
+fn show_toolchains(
+    layout: &mut Layout,
+    spec: &Spec,
+    workspace: Option<&Path>,
+) -> Result<OsString, Error> {
+    let view = &spec.view;
+    let real_home = view
+        .home
+        .canonicalize()
+        .unwrap_or_else(|_| view.home.clone());
+    let found = toolchains::find(&view.path, &view.home, workspace);
+    for part in &found.shown {
+        // The home itself may be reached through a link; a tool chain elsewhere is not followed.
+        let real = match part.strip_prefix(&view.home) {
+            Ok(below) => real_home.join(below),
+            Err(_) => part.clone(),
+        };
+        let shown = layout.show(
+            "tool chain",
+            &real,
+            Access::ReadOnly,
+            Ownership::ReaderIfPossible,
+        );
+        match shown {
+            Ok(()) => {}
+            Err(error @ Error::View { .. }) => layout.notes.push(format!("not shown: {error}")),
+            Err(error) => return Err(error),
+        }
+    }
+    if real_home != view.home && !found.shown.is_empty() && !layout.is_shown(&view.home) {
+        layout.link(&view.home, &real_home)?;
+    }
+    if !found.dropped.is_empty() {
+        let dropped: Vec<_> = found
+            .dropped
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        layout.notes.push(format!(
+            "left out of PATH, because only known tool chains and system folders are shown: {}",
+            dropped.join(", ")
+        ));
+    }
+    std::env::join_paths(&found.path).map_err(|error| Error::Request(format!("`PATH`: {error}")))
+}
+
+fn command(
+    spec: &Spec,
+    home: &Path,
+    workdir: &Path,
+    path: OsString,
+    cgroup: Option<&Cgroup>,
+) -> Result<Command, Error> {
+    let Some(program) = spec.argv.first().filter(|program| !program.is_empty()) else {
+        return Err(Error::Request("there is no command to run".into()));
+    };
+    let mut environment: BTreeMap<OsString, OsString> = spec.env.clone();
+    let mut standard = |name: &str, value: OsString| {
+        environment.entry(name.into()).or_insert(value);
+    };
+    standard("PATH", path);
+    standard("HOME", home.into());
+    standard("USER", "user".into());
+    standard("LOGNAME", "user".into());
+    standard("SHELL", "/bin/sh".into());
+    standard("TMPDIR", "/tmp".into());
+
+    let candidates = if program.as_bytes().contains(&b'/') {
+        vec![c_text(program)?]
+    } else {
+        let path = environment
+            .get(OsStr::new("PATH"))
+            .cloned()
+            .unwrap_or_default();
+        std::env::split_paths(&path)
+            // An empty entry would mean the working directory, where the agent's files are.
+            .filter(|folder| folder.is_absolute())
+            .map(|folder| c_string(folder.join(program)))
+            .collect::<Result<_, _>>()?
+    };
+    let mut variables = Vec::new();
+    for (name, value) in environment {
+        if name.is_empty() || name.as_bytes().contains(&b'=') {
+            return Err(Error::Request(format!(
+                "`{}` cannot be the name of a variable",
+                name.display()
+            )));
+        }
+        let mut text = name.into_vec();
+        text.push(b'=');
+        text.extend(value.as_bytes());
+        variables.push(c_text(&OsString::from_vec(text))?);
+    }
+    let arguments = spec
+        .argv
+        .iter()
+        .map(|argument| c_text(argument))
+        .collect::<Result<_, _>>()?;
+    let processors = match (spec.limits.cpus, cgroup) {
+        (Some(_), Some(cgroup)) if cgroup.bounds_cpus() => None,
+        (Some(cpus), _) => Some(cpus.ceil().max(1.0) as usize),
+        (None, _) => None,
+    };
+    Ok(Command {
+        candidates,
+        arguments: CStrings::new(arguments),
+        environment: CStrings::new(variables),
+        workdir: c_string(workdir)?,
+        rlimits: rlimits(&spec.limits),
+        processors,
+        filter: seccomp::filter(processors.is_some()),
+    })
+}
+
+fn rlimits(limits: &Limits) -> Vec<(Resource, u64)> {
+    // 1, not 0: with 0 the kernel still starts a core helper that a pipe in core_pattern names, as the host's root.
+    let mut set = vec![(Resource::Core, 1)];
+    let bounds = [
+        (Resource::Fsize, limits.file_size),
+        (Resource::Nofile, limits.open_files),
+        // One more: the sandbox's first process counts as well.
+        (Resource::Nproc, limits.processes.map(|count| count + 1)),
+        // A backstop against one allocation that outruns the supervision. Not the limit itself: programs reserve more
+        // than they use.
+        (
+            Resource::Data,
+            limits
+                .memory
+                .map(|bytes| bytes.saturating_mul(4).max(2 << 30)),
+        ),
+    ];
+    set.extend(
+        bounds
+            .into_iter()
+            .filter_map(|(resource, value)| Some((resource, value?))),
+    );
+    set
+}
+
+fn limit_notes(limits: &Limits, cgroup: Option<&Cgroup>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if limits.memory.is_some() && !cgroup.is_some_and(Cgroup::bounds_memory) {
+        notes.push(
+            "limits.memory is kept by watching, not by the kernel, so it can be overshot for some milliseconds: no \
+             cgroup with the memory controller may be made here (see `valetkey doctor`)"
+                .into(),
+        );
+    }
+    if let Some(cpus) = limits.cpus
+        && !cgroup.is_some_and(Cgroup::bounds_cpus)
+    {
+        notes.push(format!(
+            "limits.cpus = {cpus} is kept as {} whole processor(s): no cgroup with the cpu controller may be made here",
+            cpus.ceil().max(1.0)
+        ));
+    }
+    notes
+}
+
+fn network(mode: NetworkMode) -> Network {
+    match mode {
+        NetworkMode::None => Network::None { up: loopback_up() },
+        NetworkMode::ProxyOnly => {
+            // Absent where the kernel was built or booted without IPv6: then nothing can be sent over it either.
+            let with_v6 = Path::new("/proc/sys/net/ipv6").exists();
+            let mut routes = vec![everything_is_local(INET)];
+            if with_v6 {
+                routes.push(everything_is_local(INET6));
+            }
+            Network::Captured {
+                up: loopback_up(),
+                routes,
+                capture: nft::capture(with_v6),
+                names: nft::names(),
+                with_v6,
+            }
+        }
+    }
+}
+
+/// A folder to build the new root on.
+fn stage() -> Result<CString, Error> {
+    ["/tmp", "/var/tmp", "/mnt", "/home", "/var"]
+        .into_iter()
+        .find(|folder| Path::new(folder).is_dir())
+        .map(|folder| CString::new(folder).expect("the name holds no NUL"))
+        .ok_or_else(|| Error::Request("the host has neither /tmp nor /var/tmp nor /mnt".into()))
+}
+
+fn c_text(text: &OsStr) -> Result<CString, Error> {
+    CString::new(text.as_bytes())
+        .map_err(|_| Error::Request("arguments and variables cannot hold a NUL byte".into()))
+}
+
+const INET: u8 = 2;
+const INET6: u8 = 10;
+const DEFAULT_SCRATCH: u64 = 1 << 30;

@@ -1,0 +1,308 @@
+//! The system calls that no crate wraps safely, each as thin as it can be.
+//!
+//! Everything here may be called in the child of [`clone3`], which is a copy of one thread of a threaded process:
+//! nothing allocates or takes a lock. [`CStrings::new`] is the exception and runs before.
+
+#![allow(unsafe_code, reason = "the one file that may hold it")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_long};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use rustix::io::Errno;
+
+/// Which side of a `clone3` or `fork` this is.
+pub(crate) enum Side {
+    /// The new process.
+    Child,
+    /// The caller, with the child's process id and, from [`clone3`], a descriptor of it.
+    Parent(i32, Option<OwnedFd>),
+}
+
+/// Makes a child process in new namespaces.
+///
+/// The child must only use this module, `rustix` calls that do not allocate, and memory prepared before; it must
+/// end with [`exit`] or [`execve`].
+pub(crate) fn clone3(namespaces: u64) -> Result<Side, Errno> {
+    let mut pidfd: c_int = -1;
+    let arguments = libc::clone_args {
+        flags: namespaces | libc::CLONE_PIDFD as u64,
+        pidfd: ptr::from_mut(&mut pidfd) as u64,
+        child_tid: 0,
+        parent_tid: 0,
+        exit_signal: libc::SIGCHLD as u64,
+        stack: 0,
+        stack_size: 0,
+        tls: 0,
+        set_tid: 0,
+        set_tid_size: 0,
+        cgroup: 0,
+    };
+    // SAFETY: `arguments` lives until the call returns and its size is passed; `pidfd` is a live `int` the kernel may
+    // write. Without CLONE_VM and with `stack` 0 the child runs on its own copy of this stack, as after fork(2).
+    let pid = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw const arguments,
+            size_of::<libc::clone_args>(),
+        )
+    };
+    match pid {
+        0 => Ok(Side::Child),
+        pid if pid > 0 => {
+            // SAFETY: with CLONE_PIDFD a successful clone3 stored a new descriptor in `pidfd` that nobody else owns.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Ok(Side::Parent(pid as i32, Some(pidfd)))
+        }
+        _ => Err(last_error()),
+    }
+}
+
+/// Makes a child process in the same namespaces. The same rules hold as for [`clone3`].
+pub(crate) fn fork() -> Result<Side, Errno> {
+    let none = ptr::null::<u8>();
+    // SAFETY: without CLONE_VM and with a null stack this is fork(2): no pointer is read or written by the kernel.
+    let pid = unsafe {
+        libc::syscall(
+            libc::SYS_clone,
+            libc::SIGCHLD as c_long,
+            none,
+            none,
+            none,
+            none,
+        )
+    };
+    match pid {
+        0 => Ok(Side::Child),
+        pid if pid > 0 => Ok(Side::Parent(pid as i32, None)),
+        _ => Err(last_error()),
+    }
+}
+
+/// What `mount_setattr` changes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct MountAttributes {
+    /// Attributes to set.
+    pub(crate) set: u64,
+    /// Attributes to clear.
+    pub(crate) clear: u64,
+    /// The propagation type.
+    pub(crate) propagation: u64,
+    /// The user namespace of an id-mapped mount.
+    pub(crate) user_namespace: u64,
+}
+
+/// Changes the attributes of the mount that `mount` names, and of those below it if `recursive`.
+pub(crate) fn mount_setattr(
+    mount: BorrowedFd<'_>,
+    attributes: MountAttributes,
+    recursive: bool,
+) -> Result<(), Errno> {
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is a static C string, `attributes` is a live `struct mount_attr` (same layout, `repr(C)`) and
+    // its size is passed; `mount` is borrowed and so open.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<MountAttributes>(),
+        )
+    };
+    done(result)
+}
+
+/// One instruction of a seccomp filter, as `struct sock_filter`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Instruction {
+    /// The operation.
+    pub(crate) code: u16,
+    /// How many instructions to skip if the comparison holds.
+    pub(crate) if_true: u8,
+    /// How many to skip if it does not.
+    pub(crate) if_false: u8,
+    /// The operand.
+    pub(crate) operand: u32,
+}
+
+/// Installs a system call filter for this thread. `no_new_privs` must be set.
+pub(crate) fn install_filter(program: &[Instruction]) -> Result<(), Errno> {
+    #[repr(C)]
+    struct Program {
+        length: u16,
+        first: *const Instruction,
+    }
+    let program = Program {
+        length: u16::try_from(program.len()).map_err(|_| Errno::INVAL)?,
+        first: program.as_ptr(),
+    };
+    // SAFETY: `program` is a live `struct sock_fprog` (same layout, `repr(C)`), whose pointer and length are those
+    // of one slice of `struct sock_filter`s; the kernel copies it and checks every instruction.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            0,
+            &raw const program,
+        )
+    };
+    done(result)
+}
+
+/// Sets an `int` option of a socket.
+pub(crate) fn set_socket_option(
+    socket: BorrowedFd<'_>,
+    level: c_int,
+    name: c_int,
+    value: c_int,
+) -> Result<(), Errno> {
+    // SAFETY: the value is a live `int` and its size is passed; `socket` is borrowed and so open.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    done(result.into())
+}
+
+/// Closes the descriptors from `first` to `last`.
+pub(crate) fn close_range(first: u32, last: u32) -> Result<(), Errno> {
+    // SAFETY: no pointers. Only the child of `clone3` calls this, about descriptors that no `OwnedFd` it will drop
+    // stands for: it never returns to code that would.
+    done(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })
+}
+
+/// Marks the descriptors from `first` on as closed at `execve`.
+pub(crate) fn close_on_exec_from(first: u32) -> Result<(), Errno> {
+    // SAFETY: no pointers, and no descriptor is closed by this call.
+    done(unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            first,
+            u32::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    })
+}
+
+/// A descriptor by its number.
+///
+/// For the child of [`clone3`] only, whose descriptors are those the parent prepared and kept open.
+pub(crate) fn borrowed<'a>(number: RawFd) -> BorrowedFd<'a> {
+    // SAFETY: the parent passes numbers of `OwnedFd`s that it holds during `clone3`, so they are open in the child's
+    // copy of the table, and the child keeps them (see `Keep`) until it exits or executes.
+    unsafe { BorrowedFd::borrow_raw(number) }
+}
+
+/// A descriptor that carries SIGCHLD, which is blocked from now on.
+pub(crate) fn child_signals() -> Result<OwnedFd, Errno> {
+    // SAFETY: a `sigset_t` is plain data for which all zeroes is a value; `sigemptyset` makes it the empty set.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is a live signal set, the old mask is not asked for, and SIGCHLD is a signal's number.
+    let descriptor = unsafe {
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
+        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    if descriptor < 0 {
+        return Err(last_error());
+    }
+    // SAFETY: `signalfd` has just returned it, nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Sets every signal to its default and blocks none.
+///
+/// A caller's ignored SIGXFSZ or SIGPIPE would otherwise reach the command.
+pub(crate) fn reset_signals() {
+    for signal in 1..=64 {
+        // SAFETY: SIG_DFL installs no handler. The C library refuses the numbers it keeps for itself and the kernel
+        // refuses SIGKILL and SIGSTOP; both leave things as they are.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    // SAFETY: as in `child_signals`.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut());
+    }
+}
+
+/// C strings with the array of pointers that `execve` takes.
+pub(crate) struct CStrings {
+    pointers: Vec<*const c_char>,
+    // Owns what `pointers` points to; a `CString`'s bytes stay where they are when it is moved.
+    _strings: Vec<CString>,
+}
+
+// SAFETY: the pointers lead to heap bytes that this value owns and never changes.
+unsafe impl Send for CStrings {}
+// SAFETY: as above; sharing gives no way to change them.
+unsafe impl Sync for CStrings {}
+
+impl std::fmt::Debug for CStrings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("CStrings")
+    }
+}
+
+impl CStrings {
+    /// Takes the strings.
+    pub(crate) fn new(strings: Vec<CString>) -> Self {
+        let pointers = strings
+            .iter()
+            .map(|string| string.as_ptr())
+            .chain([ptr::null()])
+            .collect();
+        Self {
+            pointers,
+            _strings: strings,
+        }
+    }
+}
+
+/// Becomes another program; returns only if that fails.
+pub(crate) fn execve(path: &CStr, arguments: &CStrings, environment: &CStrings) -> Errno {
+    // SAFETY: `path` is a C string; both arrays are made by `CStrings::new`: pointers to live C strings, ended by
+    // a null pointer.
+    unsafe {
+        libc::execve(
+            path.as_ptr(),
+            arguments.pointers.as_ptr(),
+            environment.pointers.as_ptr(),
+        )
+    };
+    last_error()
+}
+
+/// Ends this process at once: no destructor, no exit function.
+pub(crate) fn exit(code: i32) -> ! {
+    // SAFETY: takes a number and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+fn done(result: c_long) -> Result<(), Errno> {
+    if result < 0 {
+        Err(last_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn last_error() -> Errno {
+    Errno::from_raw_os_error(
+        io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EIO),
+    )
+}

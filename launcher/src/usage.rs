@@ -1,0 +1,141 @@
+//! What a tree of processes uses, read from `/proc`: for machines where no control group can be made.
+
+use std::path::Path;
+use std::time::Duration;
+
+/// What a tree of processes uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Processor time, of ended children too.
+    pub(crate) cpu: Duration,
+    /// Bytes of memory of its own.
+    pub(crate) memory: u64,
+    /// Processes and threads.
+    pub(crate) tasks: u64,
+}
+
+/// What the tree below and including `root` uses now. Above `suspicious` bytes, memory that processes share is counted
+/// once, which takes longer.
+pub(crate) fn of_tree(root: u32, suspicious: u64) -> Usage {
+    let tree = tree(root);
+    let mut usage = Usage::default();
+    for pid in &tree {
+        if let Some(stat) = Stat::read(*pid) {
+            usage.cpu += stat.cpu;
+            usage.tasks += stat.threads;
+        }
+        // The first process holds a copy of the supervisor that was never written to.
+        if *pid != root {
+            usage.memory += resident(*pid);
+        }
+    }
+    if usage.memory > suspicious {
+        usage.memory = tree
+            .iter()
+            .filter(|pid| **pid != root)
+            .map(|pid| proportional(*pid).unwrap_or_else(|| resident(*pid)))
+            .sum();
+    }
+    usage
+}
+
+/// Processor time of a process that has ended but was not waited for, with that of its children.
+pub(crate) fn final_cpu(pid: u32) -> Option<Duration> {
+    Stat::read(pid).map(|stat| stat.cpu)
+}
+
+/// When a process started, in ticks since boot: with its number it names the process for good.
+pub(crate) fn started(pid: u32) -> Option<u64> {
+    Stat::read(pid).map(|stat| stat.started)
+}
+
+/// Bytes on disk below a folder. Counts no more than `most` entries.
+pub(crate) fn disk(folder: &Path, most: usize) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let mut bytes = 0;
+    let mut seen = 0;
+    let mut left = vec![folder.to_owned()];
+    while let Some(folder) = left.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            seen += 1;
+            if seen > most {
+                return bytes;
+            }
+            let Ok(found) = entry.path().symlink_metadata() else {
+                continue;
+            };
+            bytes += found.blocks() * 512;
+            if found.is_dir() {
+                left.push(entry.path());
+            }
+        }
+    }
+    bytes
+}
+
+struct Stat {
+    cpu: Duration,
+    threads: u64,
+    started: u64,
+}
+
+impl Stat {
+    fn read(pid: u32) -> Option<Self> {
+        let text = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+        // The name in parentheses may hold anything, parentheses too.
+        let end = text.iter().rposition(|byte| *byte == b')')?;
+        let rest = std::str::from_utf8(text.get(end + 2..)?).ok()?;
+        let fields: Vec<&str> = rest.split(' ').collect();
+        // proc_pid_stat(5) numbers fields from 1; `rest` begins with field 3.
+        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        let ticks = field(14)? + field(15)? + field(16)? + field(17)?;
+        Some(Self {
+            cpu: Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND),
+            threads: field(20)?,
+            started: field(22)?,
+        })
+    }
+}
+
+fn tree(root: u32) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut at = 0;
+    while at < found.len() && found.len() < MOST_PROCESSES {
+        let pid = found[at];
+        at += 1;
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+        for thread in threads.into_iter().flatten().flatten() {
+            let list = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            found.extend(
+                list.split_whitespace()
+                    .filter_map(|pid| pid.parse::<u32>().ok()),
+            );
+        }
+    }
+    found
+}
+
+fn resident(pid: u32) -> u64 {
+    kilobytes(&format!("/proc/{pid}/status"), &["RssAnon:", "RssShmem:"]).unwrap_or(0)
+}
+
+fn proportional(pid: u32) -> Option<u64> {
+    kilobytes(
+        &format!("/proc/{pid}/smaps_rollup"),
+        &["Pss_Anon:", "Pss_Shmem:"],
+    )
+}
+
+fn kilobytes(path: &str, names: &[&str]) -> Option<u64> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let values: Vec<u64> = text
+        .lines()
+        .filter_map(|line| names.iter().find_map(|name| line.strip_prefix(name)))
+        .filter_map(|value| value.split_whitespace().next()?.parse::<u64>().ok())
+        .collect();
+    (!values.is_empty()).then(|| values.iter().sum::<u64>() * 1024)
+}
+
+/// `sysconf(_SC_CLK_TCK)`: fixed in the interface of `/proc` on every architecture we know.
+const TICKS_PER_SECOND: u64 = 100;
+const MOST_PROCESSES: usize = 100_000;

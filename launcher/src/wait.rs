@@ -1,0 +1,239 @@
+//! How the end of a command is waited for: its output passed on, its limits kept, its end explained.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use sdk::report::{Failure, Limit, LimitHit, Outcome};
+
+use crate::answer::{Finished, Stream};
+use crate::message::Report;
+use crate::start::{Started, failure, has_word, receive};
+use crate::tail::Recent;
+use crate::watch::Watch;
+
+impl Started {
+    /// Waits for the end, passing on output as it comes and keeping the limits.
+    ///
+    /// Everything the command started has ended when this returns. A callback that blocks delays the keeping of those
+    /// limits that are kept by watching.
+    pub fn wait(mut self, on_output: &mut dyn FnMut(Stream, &[u8])) -> Finished {
+        let began = Instant::now();
+        let mut watch = Watch::new(&self, began);
+        let mut output = Output::new(self.limits.output);
+        let mut said: Option<Report> = None;
+        let mut over: Option<LimitHit> = None;
+        let mut ended = false;
+        while !ended {
+            let ready = self.poll(&output, watch.next_look(Instant::now()));
+            for (index, stream) in STREAMS.into_iter().enumerate() {
+                if ready[index] {
+                    output.pump(index, &self.output[index], stream, on_output);
+                }
+            }
+            if ready[2] && !self.listen(&mut said) {
+                // Closed: it would be ready for ever.
+                output.quiet = true;
+            }
+            ended = ready[3];
+            if over.is_none() && !ended {
+                over = output.over().or_else(|| watch.look(&self, Instant::now()));
+                if over.is_some() {
+                    // The first process is killed, so the kernel kills the rest; then the loop sees it ended.
+                    self.killer().kill();
+                }
+            }
+        }
+        // It has ended but was not reaped: its times can still be read.
+        let cpu = watch.final_cpu(&self);
+        self.running.reap();
+        let wall = began.elapsed();
+        for (index, stream) in STREAMS.into_iter().enumerate() {
+            while output.pump(index, &self.output[index], stream, on_output) {}
+        }
+        while said.is_none() && has_word(&self.control) {
+            if !self.listen(&mut said) {
+                break;
+            }
+        }
+        let mut limits_hit = watch.limits_hit(&self);
+        let over = over.or_else(|| output.over());
+        let outcome = self.outcome(said, over, &mut limits_hit);
+        let [stdout, stderr] = output.tails.map(Recent::into_tail);
+        Finished {
+            outcome,
+            limits_hit,
+            wall,
+            cpu,
+            memory_peak: watch.memory_peak(&self),
+            stdout,
+            stderr,
+        }
+    }
+
+    /// Which of standard output, standard error, the channel and the first process's end are ready.
+    fn poll(&self, output: &Output, within: Duration) -> [bool; 4] {
+        let asked = [
+            (&self.output[0], !output.closed[0]),
+            (&self.output[1], !output.closed[1]),
+            (&self.control, !output.quiet),
+            (&*self.running.pidfd, true),
+        ];
+        let places: Vec<usize> = (0..4).filter(|place| asked[*place].1).collect();
+        let mut waiting: Vec<PollFd<'_>> = places
+            .iter()
+            .map(|place| PollFd::new(asked[*place].0, PollFlags::IN))
+            .collect();
+        let within = Timespec {
+            tv_sec: within.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: within.subsec_nanos().into(),
+        };
+        let mut ready = [false; 4];
+        if poll(&mut waiting, Some(&within)).is_ok() {
+            for (place, waiting) in places.iter().zip(&waiting) {
+                ready[*place] = !waiting.revents().is_empty();
+            }
+        }
+        ready
+    }
+
+    /// Hears one report. `false` if there was none.
+    fn listen(&self, said: &mut Option<Report>) -> bool {
+        match receive(&self.control) {
+            // What went wrong says more than that the process then ended.
+            Some((Report::Ended(_), _)) if said.is_some() => true,
+            Some((report, _)) => {
+                *said = Some(report);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn outcome(
+        &self,
+        said: Option<Report>,
+        over: Option<LimitHit>,
+        limits_hit: &mut Vec<LimitHit>,
+    ) -> Outcome {
+        let by_limit = |hit: LimitHit, limits_hit: &mut Vec<LimitHit>| {
+            if !limits_hit.iter().any(|other| other.which == hit.which) {
+                limits_hit.push(hit.clone());
+            }
+            Outcome::Failed(Failure::Limit(hit))
+        };
+        match said {
+            Some(Report::Failed(step, errno)) => {
+                let error = failure(&self.plan, step, errno);
+                let cause = std::error::Error::source(&error).map(ToString::to_string);
+                let text = cause.map_or(error.to_string(), |cause| format!("{error} ({cause})"));
+                return Outcome::Failed(Failure::SetupFailed(text));
+            }
+            Some(Report::NotExecuted(errno)) => {
+                return Outcome::Failed(match errno {
+                    libc::ENOENT | libc::ENOTDIR => Failure::NotFound,
+                    _ => Failure::NotExecutable,
+                });
+            }
+            _ => {}
+        }
+        if let Some(hit) = over {
+            return by_limit(hit, limits_hit);
+        }
+        // A child that was killed for want of memory can leave a run that seems to pass.
+        if let Some(hit) = limits_hit.iter().find(|hit| hit.which == Limit::Memory) {
+            return Outcome::Failed(Failure::Limit(hit.clone()));
+        }
+        match said {
+            Some(Report::Ended(status)) => match (exit_code(status), signal(status)) {
+                (Some(0), _) => Outcome::Passed,
+                (Some(code), _) => Outcome::Failed(Failure::Exit(code)),
+                (None, libc::SIGXFSZ) if self.limits.file_size.is_some() => {
+                    let value = self.limits.file_size.unwrap_or_default();
+                    let hit = LimitHit {
+                        which: Limit::FileSize,
+                        value,
+                        used: Some(value),
+                    };
+                    by_limit(hit, limits_hit)
+                }
+                (None, signal) => Outcome::Failed(Failure::Signal(signal)),
+            },
+            // The first process was killed: by a `Killer`, or by the machine.
+            _ => Outcome::Failed(Failure::Signal(libc::SIGKILL)),
+        }
+    }
+}
+
+/// The exit code of a wait status, as `WEXITSTATUS`.
+fn exit_code(status: i32) -> Option<u8> {
+    (status & 0x7f == 0).then_some((status >> 8) as u8)
+}
+
+/// The signal of a wait status, as `WTERMSIG`.
+fn signal(status: i32) -> i32 {
+    status & 0x7f
+}
+
+struct Output {
+    tails: [Recent; 2],
+    closed: [bool; 2],
+    quiet: bool,
+    bytes: u64,
+    most: Option<u64>,
+}
+
+impl Output {
+    fn new(most: Option<u64>) -> Self {
+        Self {
+            tails: [Recent::default(), Recent::default()],
+            closed: [false; 2],
+            quiet: false,
+            bytes: 0,
+            most,
+        }
+    }
+
+    /// Passes on what one read gives. `false` if there is nothing more now.
+    fn pump(
+        &mut self,
+        index: usize,
+        pipe: &OwnedFd,
+        stream: Stream,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) -> bool {
+        let mut bytes = [0_u8; 64 << 10];
+        match rustix::io::read(pipe, &mut bytes) {
+            Ok(0) => self.closed[index] = true,
+            Ok(length) => {
+                let room = self
+                    .most
+                    .map_or(u64::MAX, |most| most.saturating_sub(self.bytes));
+                self.bytes += length as u64;
+                // What is above the limit is counted, not kept.
+                let kept = &bytes[..length.min(usize::try_from(room).unwrap_or(usize::MAX))];
+                if !kept.is_empty() {
+                    self.tails[index].add(kept);
+                    on_output(stream, kept);
+                }
+                return true;
+            }
+            Err(Errno::INTR) => return true,
+            Err(Errno::AGAIN) => {}
+            Err(_) => self.closed[index] = true,
+        }
+        false
+    }
+
+    fn over(&self) -> Option<LimitHit> {
+        let most = self.most?;
+        (self.bytes > most).then_some(LimitHit {
+            which: Limit::Output,
+            value: most,
+            used: Some(self.bytes),
+        })
+    }
+}
+
+const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];

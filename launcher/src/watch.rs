@@ -1,0 +1,203 @@
+//! Which limits of a running command are reached, seen from outside.
+
+use std::time::{Duration, Instant};
+
+use sdk::report::{Limit, LimitHit};
+
+use crate::start::Started;
+use crate::usage::{self, Usage};
+
+/// What was seen of a command so far.
+pub(crate) struct Watch {
+    began: Instant,
+    next_disk: Instant,
+    peak: u64,
+    cpu: Duration,
+    processes_hit: bool,
+    disk_hit: Option<u64>,
+    memory_hit: Option<u64>,
+    every: Option<Duration>,
+    wall: Option<Duration>,
+}
+
+impl Watch {
+    /// Begins to watch.
+    pub(crate) fn new(started: &Started, began: Instant) -> Self {
+        let limits = &started.limits;
+        let cgroup = started.cgroup.as_ref();
+        let memory_by_watching =
+            limits.memory.is_some() && !cgroup.is_some_and(|group| group.bounds_memory());
+        let every = if memory_by_watching {
+            Some(OFTEN)
+        } else if limits.memory.is_some()
+            || limits.cpu_time.is_some()
+            || limits.disk.is_some()
+            || limits.processes.is_some()
+        {
+            Some(SOMETIMES)
+        } else {
+            None
+        };
+        Self {
+            began,
+            next_disk: began,
+            peak: 0,
+            cpu: Duration::ZERO,
+            processes_hit: false,
+            disk_hit: None,
+            memory_hit: None,
+            every,
+            wall: limits.wall,
+        }
+    }
+
+    /// How long to wait before the next look.
+    pub(crate) fn next_look(&self, now: Instant) -> Duration {
+        let every = self.every.unwrap_or(RARELY);
+        match self.wall {
+            Some(wall) => every.min(wall.saturating_sub(now - self.began)),
+            None => every,
+        }
+    }
+
+    /// Looks; a limit that is reached and ends the command is returned.
+    pub(crate) fn look(&mut self, started: &Started, now: Instant) -> Option<LimitHit> {
+        let limits = &started.limits;
+        let elapsed = now - self.began;
+        if let Some(wall) = limits.wall
+            && elapsed >= wall
+        {
+            return Some(hit(Limit::Wall, millis(wall), millis(elapsed)));
+        }
+        self.every?;
+        let cgroup = started.cgroup.as_ref();
+        if let Some(bytes) = limits.memory
+            && cgroup.is_some_and(|group| group.out_of_memory() > 0)
+        {
+            self.memory_hit = Some(bytes);
+            return Some(hit(Limit::Memory, bytes, bytes));
+        }
+        self.look_at_tree(started)
+            .or_else(|| self.look_at_disk(started, now))
+    }
+
+    /// Processor time in the end. The first process has ended and was not reaped.
+    pub(crate) fn final_cpu(&self, started: &Started) -> Option<Duration> {
+        started
+            .cgroup
+            .as_ref()
+            .and_then(|group| group.cpu_time())
+            .or_else(|| usage::final_cpu(started.running.pid).map(|cpu| cpu.max(self.cpu)))
+    }
+
+    /// The most memory used at once.
+    pub(crate) fn memory_peak(&self, started: &Started) -> Option<u64> {
+        started
+            .cgroup
+            .as_ref()
+            .and_then(|group| group.memory_peak())
+            .or((self.peak > 0).then_some(self.peak))
+    }
+
+    /// Every limit that was reached, whether or not it ended the command.
+    pub(crate) fn limits_hit(&self, started: &Started) -> Vec<LimitHit> {
+        let limits = &started.limits;
+        let cgroup = started.cgroup.as_ref();
+        let mut found = Vec::new();
+        if let Some(bytes) = limits.memory
+            && (self.memory_hit.is_some() || cgroup.is_some_and(|group| group.out_of_memory() > 0))
+        {
+            found.push(hit(Limit::Memory, bytes, self.memory_hit.unwrap_or(bytes)));
+        }
+        if let Some(count) = limits.processes
+            && (self.processes_hit || cgroup.is_some_and(|group| group.refused_processes() > 0))
+        {
+            found.push(hit(Limit::Processes, count, count));
+        }
+        if let Some(bytes) = limits.disk {
+            let used = self.disk_hit.or_else(|| full(&started.scratch));
+            if let Some(used) = used {
+                found.push(hit(Limit::Disk, bytes, used));
+            }
+        }
+        found
+    }
+
+    fn look_at_tree(&mut self, started: &Started) -> Option<LimitHit> {
+        let limits = &started.limits;
+        let cgroup = started.cgroup.as_ref();
+        let memory = limits
+            .memory
+            .filter(|_| !cgroup.is_some_and(|group| group.bounds_memory()));
+        let cpu_by_group = cgroup.and_then(|group| group.cpu_time());
+        let needs_tree = memory.is_some()
+            || (limits.cpu_time.is_some() && cpu_by_group.is_none())
+            || limits.processes.is_some();
+        let usage = if needs_tree {
+            usage::of_tree(started.running.pid, memory.unwrap_or(u64::MAX))
+        } else {
+            Usage::default()
+        };
+        self.peak = self.peak.max(usage.memory);
+        self.cpu = self.cpu.max(cpu_by_group.unwrap_or(usage.cpu));
+        if let Some(count) = limits.processes
+            // The sandbox's first process is not the command's.
+            && usage.tasks > count
+        {
+            self.processes_hit = true;
+        }
+        if let Some(bytes) = memory
+            && usage.memory > bytes
+        {
+            self.memory_hit = Some(usage.memory);
+            return Some(hit(Limit::Memory, bytes, usage.memory));
+        }
+        let most = limits.cpu_time?;
+        (self.cpu >= most).then(|| hit(Limit::CpuTime, millis(most), millis(self.cpu)))
+    }
+
+    fn look_at_disk(&mut self, started: &Started, now: Instant) -> Option<LimitHit> {
+        let most = started.limits.disk?;
+        if now < self.next_disk {
+            return None;
+        }
+        if let Some(used) = full(&started.scratch) {
+            self.disk_hit = Some(used);
+        }
+        let upper = started.upper.as_ref()?;
+        let used = usage::disk(upper, MOST_ENTRIES);
+        // A large layer takes long to add up: no more than a tenth of the time.
+        self.next_disk = now + DISK.max(now.elapsed() * 10);
+        if used <= most {
+            return None;
+        }
+        self.disk_hit = Some(used);
+        Some(hit(Limit::Disk, most, used))
+    }
+}
+
+/// The bytes in use on a file system that has no room left.
+fn full(scratch: &std::os::fd::OwnedFd) -> Option<u64> {
+    let found = rustix::fs::fstatfs(scratch).ok()?;
+    let is_full = found.f_bfree == 0 || (found.f_files > 0 && found.f_ffree == 0);
+    is_full.then(|| (found.f_blocks - found.f_bfree) * found.f_bsize.unsigned_abs())
+}
+
+fn hit(which: Limit, value: u64, used: u64) -> LimitHit {
+    LimitHit {
+        which,
+        value,
+        used: Some(used),
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How often to look when the kernel does not keep the memory limit: a program can fill some 20 MiB in this time.
+const OFTEN: Duration = Duration::from_millis(5);
+const SOMETIMES: Duration = Duration::from_millis(25);
+const RARELY: Duration = Duration::from_secs(3600);
+const DISK: Duration = Duration::from_millis(250);
+const MOST_ENTRIES: usize = 2_000_000;

@@ -1,33 +1,104 @@
 //! What can go wrong in the broker, ordered by who has to act.
 
+use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
+
+use policies::{Diagnostic, Digest};
 
 /// What can go wrong in the broker. No variant holds anything of a secret's value or of a token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system gives no random bytes.
-    #[error("the operating system gives no random bytes")]
-    NoEntropy,
-    /// A thread could not be started.
-    #[error("a thread could not be started")]
-    Thread(#[source] io::Error),
-    /// A segment of the audit log could not be made.
-    #[error("a segment of the audit log cannot be made")]
-    AuditSegment(#[source] io::Error),
-    /// The log cannot be written, so nothing may happen.
-    #[error("the audit log cannot be written")]
-    AuditUnavailable(#[from] crate::AuditUnavailable),
-    /// A certificate could not be made.
-    #[error("a certificate cannot be made")]
-    Certificate(#[source] rcgen::Error),
-    /// The clock shows an impossible time.
-    #[error("the clock shows an impossible time")]
-    Clock(#[source] jiff::Error),
-    /// A bug: the patterns of a tripwire do not fit.
-    #[error("the tripwire cannot be built")]
-    Tripwire(#[source] aho_corasick::BuildError),
+    /// The owner has not approved this policy for this project.
+    #[error("the policy `{digest}` is not approved for `{}`", project.display())]
+    NotApproved {
+        /// The project's folder.
+        project: PathBuf,
+        /// The digest of the policy.
+        digest: Digest,
+    },
+    /// The policy uses a secret that the owner does not have.
+    #[error("the policy uses secret `{0}`, which the owner does not have")]
+    UnknownSecret(String),
+    /// The policy uses a secret for one provider, and the owner has it for another one.
+    #[error("rule {rule} uses secret `{secret}` for `{wanted}`, but it is for `{bound}`")]
+    ProviderMismatch {
+        /// The secret.
+        secret: String,
+        /// Where the rule is.
+        rule: String,
+        /// The provider of the rule.
+        wanted: String,
+        /// The provider of the owner's binding.
+        bound: String,
+    },
+    /// The policy would send a secret to where the owner does not let it go.
+    #[error(
+        "rule {rule} uses secret `{secret}` for `{destination}`, where its owner does not let it go"
+    )]
+    OutsideBinding {
+        /// The secret.
+        secret: String,
+        /// Where the rule is.
+        rule: String,
+        /// Where it would go.
+        destination: String,
+    },
+    /// The owner keeps a secret for other projects.
+    #[error("secret `{secret}` is not for the project `{}`", project.display())]
+    NotForProject {
+        /// The secret.
+        secret: String,
+        /// The project's folder.
+        project: PathBuf,
+    },
+    /// The project's folder cannot be used.
+    #[error("the project folder `{}` cannot be used", path.display())]
+    Project {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// There is no such run.
+    #[error("there is no run `{0}`")]
+    UnknownRun(String),
+    /// What the owner wrote is wrong.
+    #[error("{}", joined(.0))]
+    Owner(Vec<Diagnostic>),
+    /// What the owner asked for cannot be.
+    #[error("{0}")]
+    Asked(String),
+    /// A secret's value cannot be read or used.
+    #[error("secret `{name}` cannot be used: {source}")]
+    Secret {
+        /// The secret.
+        name: String,
+        /// Why.
+        source: crate::CredentialError,
+    },
+    /// A secret is in `secrets.toml` and in our store.
+    #[error("secret `{0}` is both in `secrets.toml` and in the store; remove one of them")]
+    TwoBindings(String),
+    /// A file of the owner's could have been made by somebody else.
+    #[error("`{}` is not used: {why}", path.display())]
+    OwnerFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: &'static str,
+    },
+    /// A file of the owner's cannot be read.
+    #[error("`{}` cannot be read", path.display())]
+    OwnerFileUnreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// A folder or file of the state cannot be used.
     #[error("`{}` cannot be used", path.display())]
     State {
@@ -43,10 +114,110 @@ pub enum Error {
     /// Something sealed does not open: the folder's key is another one, or the state was changed.
     #[error("what is sealed in the state folder does not open with its key")]
     SealBroken,
-    /// A signing key was retired while it was about to be used.
-    #[error("the signing key was retired meanwhile")]
-    KeyRetired,
     /// The database of the state cannot be used.
     #[error("the state's database cannot be used")]
     Store(#[source] rusqlite::Error),
+    /// A segment of the audit log cannot be made or read.
+    #[error("a segment of the audit log cannot be used")]
+    AuditSegment(#[source] io::Error),
+    /// The log cannot be written, so nothing may happen.
+    #[error("the audit log cannot be written")]
+    AuditUnavailable(#[from] crate::AuditUnavailable),
+    /// The operating system gives no random bytes.
+    #[error("the operating system gives no random bytes")]
+    NoEntropy,
+    /// A thread could not be started, or it panicked.
+    #[error("a thread of the broker does not run")]
+    Thread(#[source] io::Error),
+    /// The clock shows an impossible time.
+    #[error("the clock shows an impossible time")]
+    Clock(#[source] jiff::Error),
+    /// A signing key was retired while it was about to be used.
+    #[error("the signing key was retired meanwhile")]
+    KeyRetired,
+    /// A certificate could not be made.
+    #[error("a certificate cannot be made")]
+    Certificate(#[source] rcgen::Error),
+    /// A bug: the patterns of a tripwire do not fit.
+    #[error("the tripwire cannot be built")]
+    Tripwire(#[source] aho_corasick::BuildError),
+    /// A bug: something of ours cannot be written as JSON, or read back.
+    #[error("a record of ours is not JSON")]
+    Json(#[source] serde_json::Error),
+}
+
+/// Who has to act on an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The owner has to approve the policy first.
+    NotApproved,
+    /// The policy or a file of the owner's has to be corrected.
+    Wrong,
+    /// What was named is not there.
+    NotFound,
+    /// This machine or we.
+    Ours,
+}
+
+impl Error {
+    /// Who has to act.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotApproved { .. } => ErrorKind::NotApproved,
+            Self::UnknownSecret(_)
+            | Self::ProviderMismatch { .. }
+            | Self::OutsideBinding { .. }
+            | Self::NotForProject { .. }
+            | Self::Owner(_)
+            | Self::Asked(_)
+            | Self::Secret { .. }
+            | Self::TwoBindings(_)
+            | Self::OwnerFile { .. }
+            | Self::OwnerFileUnreadable { .. } => ErrorKind::Wrong,
+            Self::Project { .. } | Self::UnknownRun(_) => ErrorKind::NotFound,
+            Self::State { .. }
+            | Self::StateTooNew
+            | Self::SealBroken
+            | Self::Store(_)
+            | Self::AuditSegment(_)
+            | Self::AuditUnavailable(_)
+            | Self::NoEntropy
+            | Self::Thread(_)
+            | Self::Clock(_)
+            | Self::KeyRetired
+            | Self::Certificate(_)
+            | Self::Tripwire(_)
+            | Self::Json(_) => ErrorKind::Ours,
+        }
+    }
+
+    /// What to do about it, if that can be said.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotApproved { .. } => Some(
+                "read it with `valetkey policy explain`, then say yes with `valetkey policy approve`"
+                    .to_owned(),
+            ),
+            Self::UnknownSecret(name) => Some(format!(
+                "the owner can add it with `valetkey secret add {name}`, or in `secrets.toml`"
+            )),
+            Self::OutsideBinding { .. } | Self::ProviderMismatch { .. } => Some(
+                "no policy can widen this; the owner can, in `secrets.toml`".to_owned(),
+            ),
+            Self::NotForProject { .. } => {
+                Some("the owner can add the folder to `projects` in `secrets.toml`".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn joined(found: &[Diagnostic]) -> String {
+    let mut text = String::new();
+    for (at, diagnostic) in found.iter().enumerate() {
+        let gap = if at == 0 { "" } else { "\n\n" };
+        // Writing to a string does not fail.
+        let _ = write!(text, "{gap}{diagnostic}");
+    }
+    text
 }

@@ -5,32 +5,47 @@
 
 #![forbid(unsafe_code)]
 
+mod approval;
 pub mod audit;
 mod authority;
 mod broker;
 mod config;
+pub mod control;
+mod create;
 mod credential;
+mod dotenv;
 mod error;
+mod freeze;
 mod grant;
 mod hex;
+mod live;
 mod owner;
 mod random;
+mod release;
 mod run;
+mod secrets;
 mod settings;
 mod source;
 mod state;
 mod store;
 mod token;
 mod tripwire;
+mod watcher;
 
+#[cfg(test)]
+mod tests;
+
+pub use approval::short_code;
 pub use audit::{Audit, AuditUnavailable};
 pub use authority::Authority;
-pub use broker::{Broker, CreateRunSpec, NewRun};
+pub use broker::Broker;
 pub use config::{Config, Upstream};
+pub use create::{CreateRunSpec, NewRun};
 pub use credential::{Credential, CredentialError};
-pub use error::Error;
+pub use error::{Error, ErrorKind};
 pub use grant::Grant;
 pub use run::Run;
+pub use secrets::{Imported, NewSecret, Secrets};
 pub use settings::{Durability, Settings};
 pub use token::{Alias, RunToken, TokenError};
 pub use tripwire::{Found, Tripwire};

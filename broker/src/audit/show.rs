@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sdk::RunId;
 use sdk::audit::Event;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::store::Store;
@@ -13,7 +13,7 @@ use super::read::{Lines, Next};
 use super::segment;
 
 /// One line of the log about a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Record {
     /// The line's number within its segment.
     pub seq: u64,

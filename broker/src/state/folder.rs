@@ -28,6 +28,11 @@ impl Folder {
         Ok(folder)
     }
 
+    /// Where the folder is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Where the audit log is.
     pub(crate) fn audit(&self) -> PathBuf {
         self.path.join("audit")

@@ -14,6 +14,7 @@ use crate::{Durability, Error};
 
 mod approvals;
 mod keys;
+mod reports;
 mod runs;
 mod secrets;
 mod segments;
@@ -22,7 +23,7 @@ mod watch;
 pub(crate) use keys::StoredKey;
 pub(crate) use runs::StoredRun;
 pub(crate) use secrets::StoredSecret;
-pub(crate) use segments::StoredSegment;
+pub(crate) use segments::{StoredSegment, VERIFICATION_KEY_FILE};
 pub(crate) use watch::Watch;
 
 /// The database of a state folder.
@@ -126,6 +127,7 @@ CREATE TABLE approvals (
 CREATE TABLE secrets (
     name TEXT PRIMARY KEY, sealed BLOB NOT NULL, binding TEXT, created INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE reports (run TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT;
 PRAGMA user_version = 1;
 ";
 

@@ -158,6 +158,13 @@ pub(super) fn create(
 }
 
 impl Store {
+    /// The name of this installation: nobody else's tokens are for it.
+    pub(crate) fn installation(&self) -> Result<String, Error> {
+        self.read(|connection| {
+            connection.query_row("SELECT kid FROM audit_keys", [], |row| row.get(0))
+        })
+    }
+
     /// The public key that checkpoints of this `kid` are signed with.
     pub(crate) fn audit_public_key(&self, kid: &str) -> Result<Option<Vec<u8>>, Error> {
         self.read(|connection| {

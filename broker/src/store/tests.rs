@@ -55,10 +55,12 @@ fn another_connection_sees_a_change() {
     let fixture = Fixture::new();
     let store = fixture.store();
     let mut watch = Watch::new(&store).unwrap();
-    assert!(!watch.has_changed().unwrap());
+    assert_eq!(watch.changed().unwrap(), None);
     store.approve(Path::new("/a"), "sha256:a", 1).unwrap();
-    assert!(watch.has_changed().unwrap());
-    assert!(!watch.has_changed().unwrap());
+    let version = watch.changed().unwrap().unwrap();
+    assert_eq!(watch.changed().unwrap(), Some(version));
+    watch.seen(version);
+    assert_eq!(watch.changed().unwrap(), None);
 }
 
 #[test]

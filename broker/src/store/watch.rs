@@ -20,18 +20,24 @@ impl Watch {
             connection,
             version: 0,
         };
-        watch.has_changed()?;
+        watch.version = watch.current()?;
         Ok(watch)
     }
 
-    /// Whether anybody has committed anything since the last call.
-    pub(crate) fn has_changed(&mut self) -> Result<bool, Error> {
-        let version = self
-            .connection
-            .pragma_query_value(None, "data_version", |row| row.get(0))
-            .map_err(Error::Store)?;
-        let is_new = version != self.version;
+    /// The version of the state, if anybody has committed anything since the one seen last.
+    pub(crate) fn changed(&self) -> Result<Option<i64>, Error> {
+        let version = self.current()?;
+        Ok((version != self.version).then_some(version))
+    }
+
+    /// This version was dealt with. Not to be called before: a change must not be lost to an error.
+    pub(crate) fn seen(&mut self, version: i64) {
         self.version = version;
-        Ok(is_new)
+    }
+
+    fn current(&self) -> Result<i64, Error> {
+        self.connection
+            .pragma_query_value(None, "data_version", |row| row.get(0))
+            .map_err(Error::Store)
     }
 }

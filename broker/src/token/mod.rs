@@ -1,6 +1,16 @@
 //! What a run proves itself with.
 
+mod jwt;
+mod keyring;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use zeroize::Zeroizing;
+
+use crate::{Error, random};
+
+pub(crate) use jwt::{AUDIENCE, Claims};
+pub(crate) use keyring::Keyring;
 
 /// A run token: a signed JWT that names the run. It is shown once and has no `Debug`.
 pub struct RunToken(pub(crate) Zeroizing<String>);
@@ -16,6 +26,15 @@ impl RunToken {
 pub struct Alias(pub(crate) Zeroizing<String>);
 
 impl Alias {
+    /// A new alias: 256 random bits.
+    pub(crate) fn new() -> Result<Self, Error> {
+        let bits = Zeroizing::new(random::bytes::<32>()?);
+        let mut text = Zeroizing::new(String::with_capacity(ALIAS_PREFIX.len() + 43));
+        text.push_str(ALIAS_PREFIX);
+        URL_SAFE_NO_PAD.encode_string(&bits[..], &mut text);
+        Ok(Self(text))
+    }
+
     /// The alias itself, for the run and nobody else.
     pub fn danger_expose(&self) -> &str {
         &self.0
@@ -35,3 +54,9 @@ pub enum TokenError {
     #[error("the run has ended")]
     Ended,
 }
+
+/// What every alias begins with.
+pub(crate) const ALIAS_PREFIX: &str = "vkr_";
+
+/// No token of ours is longer; anything longer is refused before it is looked at.
+pub(crate) const MAX_TOKEN: usize = 4096;

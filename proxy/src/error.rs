@@ -33,6 +33,9 @@ pub enum Error {
     /// A listener cannot be used.
     #[error("a listener cannot be used")]
     Listener(#[source] std::io::Error),
+    /// The run has ended, so it has no doors.
+    #[error("the run has ended")]
+    RunEnded,
     /// The probe that has to be refused was not refused, or was refused for another reason.
     #[error("a host outside every policy was not refused as it must be")]
     ProbeNotRefused,

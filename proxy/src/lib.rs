@@ -4,10 +4,34 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
+mod authn;
+mod authz;
+mod body;
+mod core;
+mod destination;
+mod dns;
+mod door;
 mod environment;
 mod error;
+mod exchange;
+mod fields;
+mod inbound;
+mod leak;
+mod names;
+mod principal;
+mod probe;
 mod proxy;
+mod record;
+mod refusal;
+mod respond;
+mod serve;
 mod settings;
+mod slots;
+mod stream;
+mod tls;
+mod upstream;
+mod watch;
 
 pub use environment::{Places, environment};
 pub use error::Error;

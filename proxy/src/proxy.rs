@@ -4,14 +4,15 @@ use std::future::Future;
 use std::sync::Arc;
 
 use broker::{Broker, Run};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, UdpSocket, UnixListener};
 
-use crate::{Error, ProxySettings};
+use crate::core::Core;
+use crate::{Error, ProxySettings, dns, door, probe};
 
 /// Carries requests of runs. Cheap to clone.
 #[derive(Clone)]
 pub struct Proxy {
-    broker: Arc<Broker>,
+    core: Arc<Core>,
 }
 
 /// Where requests come in.
@@ -41,22 +42,44 @@ impl Proxy {
     /// # Errors
     /// If the settings cannot be used, or no root certificate is to be found.
     pub fn new(broker: Arc<Broker>, settings: ProxySettings) -> Result<Self, Error> {
-        let _ = settings;
-        Ok(Self { broker })
+        Ok(Self {
+            core: Arc::new(Core::new(broker, settings)?),
+        })
     }
 
-    /// Serves a door that all runs share: every request needs a run token. Ends when `shutdown` does.
+    /// Serves a door that all runs share: every request needs a run token. Ends when `shutdown` does; connections that
+    /// are open then go on until they or their runs end.
     pub async fn serve_shared(&self, listener: Listener, shutdown: impl Future<Output = ()>) {
-        let _ = (&self.broker, listener);
-        shutdown.await;
+        tokio::select! {
+            () = door::accept_shared(Arc::clone(&self.core), listener) => {}
+            () = shutdown => {}
+        }
     }
 
     /// Serves the doors of one run until the run ends. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// If a listener cannot be used.
+    /// If a listener cannot be used, or the run has ended.
     pub fn serve_run(&self, doors: DoorsOfRun, run: Arc<Run>) -> Result<(), Error> {
-        let _ = (doors, run);
+        let principal = self.core.principal(run).map_err(|_| Error::RunEnded)?;
+        for listener in doors.listeners {
+            listener.set_nonblocking(true).map_err(Error::Listener)?;
+            let listener = TcpListener::from_std(listener).map_err(Error::Listener)?;
+            let owner = Arc::clone(&principal);
+            principal.spawn(door::accept_run(Arc::clone(&self.core), listener, owner));
+        }
+        for listener in doors.dns_tcp {
+            listener.set_nonblocking(true).map_err(Error::Listener)?;
+            let listener = TcpListener::from_std(listener).map_err(Error::Listener)?;
+            let owner = Arc::clone(&principal);
+            principal.spawn(door::accept_dns(Arc::clone(&self.core), listener, owner));
+        }
+        for socket in doors.dns_udp {
+            socket.set_nonblocking(true).map_err(Error::Listener)?;
+            let socket = UdpSocket::from_std(socket).map_err(Error::Listener)?;
+            let owner = Arc::clone(&principal);
+            principal.spawn(dns::serve_udp(Arc::clone(&self.core), owner, socket));
+        }
         Ok(())
     }
 
@@ -65,6 +88,6 @@ impl Proxy {
     /// # Errors
     /// If it is not refused.
     pub async fn negative_probe(&self) -> Result<(), Error> {
-        Ok(())
+        probe::refused(&self.core).await
     }
 }

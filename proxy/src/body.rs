@@ -1,0 +1,165 @@
+//! The bodies that pass: counted, never collected.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+
+use crate::fields;
+use crate::record::Record;
+use crate::upstream::Lease;
+use crate::watch::Carried;
+
+/// The body of an answer to a run.
+pub(crate) enum Body {
+    /// Ours.
+    Whole(Bytes),
+    /// An upstream's, as it comes.
+    Passing(Box<Passing>),
+}
+
+/// An upstream's answer on its way, with what has to happen at its end.
+pub(crate) struct Passing {
+    incoming: Incoming,
+    /// Gives the connection back to the pool at the end of the body, not before.
+    lease: Option<Lease>,
+    record: Record,
+    _carried: Carried,
+}
+
+impl Body {
+    pub(crate) fn empty() -> Self {
+        Self::Whole(Bytes::new())
+    }
+
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        Self::Whole(bytes)
+    }
+
+    pub(crate) fn passing(
+        incoming: Incoming,
+        lease: Lease,
+        record: Record,
+        carried: Carried,
+    ) -> Self {
+        let mut passing = Passing {
+            incoming,
+            lease: Some(lease),
+            record,
+            _carried: carried,
+        };
+        // Nobody polls a body that is known to be empty.
+        if http_body::Body::is_end_stream(&passing.incoming) {
+            passing.end();
+        }
+        Self::Passing(Box::new(passing))
+    }
+}
+
+impl Passing {
+    fn end(&mut self) {
+        self.record.complete();
+        if let Some(lease) = self.lease.take() {
+            lease.give_back();
+        }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut *self {
+            Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Self::Passing(passing) => {
+                let polled = Pin::new(&mut passing.incoming).poll_frame(cx);
+                match &polled {
+                    Poll::Ready(Some(Ok(frame))) => {
+                        if let Some(data) = frame.data_ref() {
+                            passing.record.sent(data.remaining());
+                        }
+                        if http_body::Body::is_end_stream(&passing.incoming) {
+                            passing.end();
+                        }
+                    }
+                    Poll::Ready(Some(Err(_))) => passing.record.broke_off(),
+                    Poll::Ready(None) => passing.end(),
+                    Poll::Pending => {}
+                }
+                polled
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(bytes) => bytes.is_empty(),
+            Self::Passing(passing) => passing.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Self::Passing(passing) => passing.incoming.size_hint(),
+        }
+    }
+}
+
+/// The body of a run's request, on its way to an upstream.
+pub(crate) enum Upload {
+    /// Nothing is sent.
+    Empty,
+    /// As it comes.
+    Passing(Incoming, Arc<AtomicU64>),
+}
+
+impl http_body::Body for Upload {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Self::Passing(incoming, count) = &mut *self else {
+            return Poll::Ready(None);
+        };
+        Pin::new(incoming).poll_frame(cx).map_ok(|frame| {
+            if let Some(data) = frame.data_ref() {
+                count.fetch_add(data.remaining() as u64, Ordering::Relaxed);
+            }
+            // Trailers are a second header, so what may not stand in the first may not stand there.
+            match frame.into_trailers() {
+                Ok(mut trailers) => {
+                    fields::strip_trailers(&mut trailers);
+                    Frame::trailers(trailers)
+                }
+                Err(frame) => frame,
+            }
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Passing(incoming, _) => incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Empty => SizeHint::with_exact(0),
+            Self::Passing(incoming, _) => incoming.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Takes connections from listeners, for as long as there are any to take.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+
+use super::explicit::{self, Entrance};
+use super::transparent;
+use crate::core::Core;
+use crate::dns;
+use crate::principal::Principal;
+use crate::proxy::Listener;
+use crate::stream::{Stream, Transport};
+
+/// Serves a door of all runs.
+pub(crate) async fn accept_shared(core: Arc<Core>, listener: Listener) {
+    loop {
+        let accepted = match &listener {
+            Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| tcp(stream)),
+            Listener::Unix(listener) => listener
+                .accept()
+                .await
+                .map(|(stream, _)| Transport::Unix(stream)),
+        };
+        match accepted {
+            Ok(transport) => {
+                let core = Arc::clone(&core);
+                let stream = Stream::new(transport);
+                tokio::spawn(async move {
+                    explicit::serve(core, stream, Entrance::Shared).await;
+                });
+            }
+            Err(error) => back_off(&error).await,
+        }
+    }
+}
+
+/// Serves a door of one run.
+pub(crate) async fn accept_run(core: Arc<Core>, listener: TcpListener, principal: Arc<Principal>) {
+    let Ok(own) = listener.local_addr() else {
+        return;
+    };
+    loop {
+        // A run with as many connections as it may have waits for one to end.
+        let Ok(place) = Arc::clone(&principal.connections).acquire_owned().await else {
+            return;
+        };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                drop(place);
+                back_off(&error).await;
+                continue;
+            }
+        };
+        let Ok(original) = stream.local_addr() else {
+            continue;
+        };
+        let core = Arc::clone(&core);
+        let owner = Arc::clone(&principal);
+        let stream = Stream::new(tcp(stream));
+        principal.spawn(async move {
+            if original == own {
+                explicit::serve(core, stream, Entrance::OfRun(owner)).await;
+            } else {
+                transparent::serve(core, stream, owner, original).await;
+            }
+            drop(place);
+        });
+    }
+}
+
+/// Serves DNS over TCP for one run.
+pub(crate) async fn accept_dns(core: Arc<Core>, listener: TcpListener, principal: Arc<Principal>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let core = Arc::clone(&core);
+                let owner = Arc::clone(&principal);
+                let stream = Stream::new(tcp(stream));
+                principal.spawn(async move { dns::serve_tcp(&core, &owner, stream).await });
+            }
+            Err(error) => back_off(&error).await,
+        }
+    }
+}
+
+fn tcp(stream: TcpStream) -> Transport {
+    // Without it the first byte of an event comes 40 ms late.
+    let _ = stream.set_nodelay(true);
+    Transport::Tcp(stream)
+}
+
+/// A client that gave up is nothing; descriptors that ran out come back when connections end.
+async fn back_off(error: &io::Error) {
+    if matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
+    ) {
+        return;
+    }
+    tracing::warn!(%error, "a connection cannot be accepted");
+    tokio::time::sleep(PAUSE).await;
+}
+
+const PAUSE: Duration = Duration::from_millis(100);

@@ -1,0 +1,229 @@
+//! One request, from the run to its upstream and back. The order of the steps is the security property.
+
+use std::sync::Arc;
+
+use broker::{CredentialError, Found};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Method, Request, Response, header};
+use hyper::body::Incoming;
+use policies::RequestPath;
+use sdk::Code;
+use smallvec::SmallVec;
+
+use crate::authz::{self, Permit, Question};
+use crate::body::{Body, Upload};
+use crate::core::Core;
+use crate::destination::{self, Destination};
+use crate::fields::{self, Wishes};
+use crate::inbound::Inbound;
+use crate::principal::Principal;
+use crate::record::Record;
+use crate::refusal::Refusal;
+use crate::slots::{self, Granted, Plan};
+use crate::upstream::{self, Lease, Outgoing};
+use crate::{leak, respond};
+
+/// Answers one request. Every request leaves one final record, and every refusal is told.
+pub(crate) async fn answer(inbound: &Inbound, request: Request<Incoming>) -> Response<Body> {
+    let core = &inbound.core;
+    let carried = inbound.activity.carry();
+    let mut record = Record::new(&core.broker, inbound.door, request.method().as_str());
+    let is_grpc = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    match carry(inbound, &mut record, request).await {
+        Ok((mut parts, incoming, lease)) => {
+            record.answered(parts.status.as_u16());
+            // hyper writes its own for a version that has none.
+            parts.extensions.remove::<hyper::ext::ReasonPhrase>();
+            Response::from_parts(parts, Body::passing(incoming, lease, record, carried))
+        }
+        Err(refusal) => {
+            let told = match record.refuse(&refusal).await {
+                Ok(()) => refusal,
+                Err(broker::AuditUnavailable) => Refusal::new(Code::AuditUnavailable),
+            };
+            respond::refuse(&told, &record.asked(is_grpc))
+        }
+    }
+}
+
+async fn carry(
+    inbound: &Inbound,
+    record: &mut Record,
+    request: Request<Incoming>,
+) -> Result<(http::response::Parts, Incoming, Lease), Refusal> {
+    let core = &inbound.core;
+    let (mut parts, incoming) = request.into_parts();
+    let principal = inbound.identify(&parts)?;
+    record.of_run(principal.run());
+    let policy = principal.run().policy();
+    record.under_policy(&policy);
+    let destination = inbound.destination(&parts)?;
+    record.to(&destination);
+    let wishes = fields::clean_request(&mut parts)?;
+    let path = destination::path(&parts)?;
+    let question = Question {
+        method: &parts.method,
+        path: &path,
+        fields: &parts.headers,
+        upgrade: wishes.upgrade,
+    };
+    let decision = authz::authorize(&principal, &policy, &destination, &question);
+    let (permit, plan) = take(
+        record,
+        &principal,
+        &destination,
+        &mut parts,
+        &path,
+        decision,
+    )
+    .await?;
+    // Nothing is resolved or dialled before this line is written.
+    record
+        .start()
+        .await
+        .map_err(|_| Refusal::new(Code::AuditUnavailable))?;
+    let target = inject(core, record, &permit, plan, &mut parts, &path).await?;
+    let outgoing = outgoing(record, parts, target, wishes, incoming);
+    let (response, lease) = upstream::send(core, &permit, policy.digest(), outgoing).await?;
+    let via = lease.via();
+    record.reached(via.address.socket().ip(), via.tls.clone());
+    let (mut parts, incoming) = response.into_parts();
+    fields::clean_answer(&mut parts)?;
+    Ok((parts, incoming, lease))
+}
+
+/// Takes credentials out of the request, and looks at what is left; refused requests are looked at too.
+async fn take(
+    record: &mut Record,
+    principal: &Principal,
+    destination: &Destination,
+    parts: &mut Parts,
+    path: &RequestPath,
+    decision: Result<Permit, Refusal>,
+) -> Result<(Permit, Plan), Refusal> {
+    let run = principal.run();
+    let places: SmallVec<[usize; 2]> = match &decision {
+        Ok(permit) => permit.grants().clone(),
+        // A placeholder at a host that its secret is for is not misplaced, whatever else was wrong.
+        Err(_) => covering(principal, destination),
+    };
+    let granted = Granted {
+        all: run.grants(),
+        places: &places,
+    };
+    let taken = slots::take(&mut parts.headers, path, &granted);
+    let none = Plan::default();
+    let plan = taken.as_ref().unwrap_or(&none);
+    let found = leak::find(run, &parts.headers, path, plan);
+    if let Some(found) = found
+        && (taken.is_ok() || found == Found::RunToken)
+    {
+        let secret = match found {
+            Found::Placeholder(secret) => Some(secret),
+            Found::RunToken => None,
+        };
+        let written = record.misplaced(secret).await;
+        let mut refusal = Refusal::new(match written {
+            Ok(()) => Code::PlaceholderMisplaced,
+            Err(broker::AuditUnavailable) => Code::AuditUnavailable,
+        });
+        refusal.secret = secret.map(str::to_owned);
+        return Err(refusal);
+    }
+    if taken.is_ok() {
+        let names = path
+            .query_names()
+            .map(std::borrow::Cow::into_owned)
+            .collect();
+        record.asking_for(plan.logged_path(path), names);
+    }
+    let permit = decision?;
+    record.by_rule(permit.rule().to_owned());
+    Ok((permit, taken?))
+}
+
+fn covering(principal: &Principal, destination: &Destination) -> SmallVec<[usize; 2]> {
+    let (scheme, host, port) = (destination.scheme(), destination.host(), destination.port());
+    let grants = principal.run().grants().iter().enumerate();
+    grants
+        .filter(|(_, grant)| grant.covers(scheme, host, port))
+        .map(|(place, _)| place)
+        .collect()
+}
+
+/// Puts the credentials in. The broker checks each grant again; it does not trust us to have done so.
+async fn inject(
+    core: &Core,
+    record: &mut Record,
+    permit: &Permit,
+    plan: Plan,
+    parts: &mut Parts,
+    path: &RequestPath,
+) -> Result<PathAndQuery, Refusal> {
+    let run = permit.principal().run();
+    let destination = permit.destination();
+    let mut credentials: SmallVec<[(usize, Arc<broker::Credential>); 2]> = SmallVec::new();
+    for place in plan.grants() {
+        let Some(grant) = run.grants().get(place) else {
+            return Err(Refusal::new(Code::CredentialUnavailable));
+        };
+        let (scheme, host, port) = (destination.scheme(), destination.host(), destination.port());
+        let credential = core.broker.credential(run, grant, scheme, host, port);
+        let credential = credential.await.map_err(|error| {
+            let mut refusal = Refusal::new(match error {
+                CredentialError::RunEnded => Code::RunEnded,
+                CredentialError::AuditUnavailable => Code::AuditUnavailable,
+                CredentialError::NotGranted(_)
+                | CredentialError::OutsideBinding { .. }
+                | CredentialError::Empty
+                | CredentialError::NotText
+                | CredentialError::TooLong(_)
+                | CredentialError::Source(_) => Code::CredentialUnavailable,
+            });
+            tracing::warn!(%error, "a credential is not available");
+            refusal.secret = Some(grant.secret().to_owned());
+            refusal
+        })?;
+        record.with_secret(grant.secret());
+        credentials.push((place, credential));
+    }
+    let target = plan.put(&mut parts.headers, path, |wanted| {
+        credentials
+            .iter()
+            .find(|(place, _)| *place == wanted)
+            .map(|(_, credential)| &**credential)
+    })?;
+    PathAndQuery::try_from(target)
+        .map_err(|_| Refusal::ambiguous("the path cannot be read in one way only"))
+}
+
+fn outgoing(
+    record: &mut Record,
+    mut parts: Parts,
+    target: PathAndQuery,
+    wishes: Wishes,
+    incoming: Incoming,
+) -> Outgoing {
+    let (body, uploaded) = if http_body::Body::is_end_stream(&incoming) {
+        if matches!(parts.method, Method::POST | Method::PUT | Method::PATCH) {
+            // Some servers insist on it (RFC 9110, section 8.6).
+            let zero = HeaderValue::from_static("0");
+            parts.headers.insert(header::CONTENT_LENGTH, zero);
+        }
+        (Upload::Empty, None)
+    } else {
+        let count = record.uploads();
+        (Upload::Passing(incoming, Arc::clone(&count)), Some(count))
+    };
+    Outgoing {
+        parts,
+        target,
+        wishes,
+        body,
+        uploaded,
+    }
+}

@@ -1,0 +1,117 @@
+//! What is known of the connection that a request came on: whose it is, and where it leads.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::header;
+use http::request::Parts;
+use policies::Scheme;
+use sdk::Code;
+use sdk::audit::Door;
+use tokio::sync::Notify;
+
+use crate::authn;
+use crate::core::Core;
+use crate::destination::{self, Destination};
+use crate::principal::{Listening, Principal};
+use crate::refusal::Refusal;
+use crate::watch::Activity;
+
+/// A connection on which requests come in.
+pub(crate) struct Inbound {
+    pub(crate) core: Arc<Core>,
+    pub(crate) door: Door,
+    pub(crate) activity: Activity,
+    pub(crate) owner: Owner,
+    pub(crate) leads: Leads,
+    /// Told when the run that was last identified here ends.
+    pub(crate) ended: Arc<Notify>,
+}
+
+/// Whose a connection is.
+pub(crate) enum Owner {
+    /// Each request has to say it; the answer to the last one is kept.
+    Token(Mutex<Option<Proved>>),
+    /// The door says it. A token of another run is refused.
+    Door(Arc<Principal>),
+    /// A tunnel that was opened with a token, or captured.
+    Known(Arc<Principal>),
+}
+
+/// A value of `Proxy-Authorization`, and the run it was found to name.
+pub(crate) struct Proved {
+    value: Box<[u8]>,
+    principal: Arc<Principal>,
+    /// The connection does not outlive the run.
+    _listening: Listening,
+}
+
+/// Where a connection leads.
+pub(crate) enum Leads {
+    /// Anywhere: each request names its place. The last place is kept.
+    Anywhere(Mutex<Option<Arc<Destination>>>),
+    /// To one place, which each request has to name.
+    To(Arc<Destination>),
+    /// To an address that means nothing to us: each request names its host, the scheme and port are those.
+    ByHost(Scheme, u16),
+}
+
+impl Inbound {
+    /// The run that a request belongs to.
+    pub(crate) fn identify(&self, parts: &Parts) -> Result<Arc<Principal>, Refusal> {
+        let values = || {
+            let fields = parts.headers.get_all(header::PROXY_AUTHORIZATION);
+            fields.iter().map(|value| value.as_bytes())
+        };
+        let principal = match &self.owner {
+            Owner::Known(principal) => Arc::clone(principal),
+            Owner::Door(principal) => {
+                if parts.headers.contains_key(header::PROXY_AUTHORIZATION) {
+                    authn::confirm(&self.core, principal, values())?;
+                }
+                Arc::clone(principal)
+            }
+            Owner::Token(proved) => {
+                let mut proved = proved.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut presented = values();
+                match (&*proved, presented.next(), presented.next()) {
+                    (Some(before), Some(value), None) if *before.value == *value => {
+                        Arc::clone(&before.principal)
+                    }
+                    (_, first, _) => {
+                        let principal = authn::identify(&self.core, values())?;
+                        *proved = first.map(|value| Proved {
+                            value: value.into(),
+                            _listening: principal.tell(Arc::clone(&self.ended)),
+                            principal: Arc::clone(&principal),
+                        });
+                        principal
+                    }
+                }
+            }
+        };
+        // The run may have ended since its token was verified.
+        if !principal.run().is_active() {
+            return Err(Refusal::new(Code::RunEnded));
+        }
+        Ok(principal)
+    }
+
+    /// The place that a request is meant for.
+    pub(crate) fn destination(&self, parts: &Parts) -> Result<Arc<Destination>, Refusal> {
+        match &self.leads {
+            Leads::To(destination) => {
+                destination::confirm(parts, destination)?;
+                Ok(Arc::clone(destination))
+            }
+            Leads::ByHost(scheme, port) => {
+                Ok(Arc::new(destination::of_host(parts, *scheme, *port)?))
+            }
+            Leads::Anywhere(last) => {
+                let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+                let destination = destination::of_absolute_form(parts, last.as_ref())?;
+                *last = Some(Arc::clone(&destination));
+                Ok(destination)
+            }
+        }
+    }
+}

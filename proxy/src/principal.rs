@@ -1,0 +1,123 @@
+//! What the proxy keeps for one run; no two runs share any of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use broker::Run;
+use dashmap::DashMap;
+use rustls::ClientConfig;
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::AbortHandle;
+
+use crate::Error;
+use crate::core::Core;
+use crate::names::Names;
+use crate::tls::ServerTls;
+use crate::upstream::Pool;
+
+/// How something of a run is ended with it.
+enum Ending {
+    Abort(AbortHandle),
+    Tell(Arc<Notify>),
+}
+
+/// A connection that is told when the run ends, for as long as this lives.
+pub(crate) struct Listening {
+    principal: Arc<Principal>,
+    number: u64,
+}
+
+/// A run that was identified, with its certificates, its upstream connections and its names.
+pub(crate) struct Principal {
+    run: Arc<Run>,
+    pub(crate) server_tls: ServerTls,
+    pub(crate) client_tls: Arc<ClientConfig>,
+    pub(crate) pool: Pool,
+    pub(crate) names: Names,
+    /// One for each connection that the run may have.
+    pub(crate) connections: Arc<Semaphore>,
+    tasks: DashMap<u64, Ending>,
+    next_task: AtomicU64,
+    has_ended: AtomicBool,
+}
+
+impl Principal {
+    pub(crate) fn new(core: &Core, run: Arc<Run>) -> Result<Self, Error> {
+        Ok(Self {
+            server_tls: ServerTls::new(&run, &core.leaf_key)?,
+            client_tls: core.trust.client_config()?,
+            pool: Pool::default(),
+            names: Names::default(),
+            connections: Arc::new(Semaphore::new(
+                core.limits.connections.min(Semaphore::MAX_PERMITS),
+            )),
+            tasks: DashMap::new(),
+            next_task: AtomicU64::new(0),
+            has_ended: AtomicBool::new(false),
+            run,
+        })
+    }
+
+    pub(crate) fn run(&self) -> &Arc<Run> {
+        &self.run
+    }
+
+    /// Does something for the run, until the run ends.
+    pub(crate) fn spawn(self: &Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
+        let number = self.next_task.fetch_add(1, Ordering::Relaxed);
+        let principal = Arc::clone(self);
+        // The entry is locked until the task stands in it, so a task that is over at once still finds itself there.
+        let entry = self.tasks.entry(number);
+        let task = tokio::spawn(async move {
+            let _done = Done(&principal, number);
+            work.await;
+        });
+        entry.insert(Ending::Abort(task.abort_handle()));
+        // The run may have ended before it was there to be ended with it.
+        if self.has_ended.load(Ordering::SeqCst) {
+            task.abort();
+        }
+    }
+
+    /// Tells a connection when the run ends.
+    pub(crate) fn tell(self: &Arc<Self>, ended: Arc<Notify>) -> Listening {
+        let number = self.next_task.fetch_add(1, Ordering::Relaxed);
+        self.tasks.insert(number, Ending::Tell(Arc::clone(&ended)));
+        if self.has_ended.load(Ordering::SeqCst) {
+            ended.notify_one();
+        }
+        Listening {
+            principal: Arc::clone(self),
+            number,
+        }
+    }
+
+    /// Closes everything that the run has open.
+    pub(crate) fn end(&self) {
+        self.has_ended.store(true, Ordering::SeqCst);
+        for task in &self.tasks {
+            match task.value() {
+                Ending::Abort(task) => task.abort(),
+                // Kept for the one who comes to listen later.
+                Ending::Tell(ended) => ended.notify_one(),
+            }
+        }
+        self.tasks.clear();
+        self.pool.clear();
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.principal.tasks.remove(&self.number);
+    }
+}
+
+/// Takes a task off the list, however it ended.
+struct Done<'p>(&'p Principal, u64);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.tasks.remove(&self.1);
+    }
+}

@@ -1,0 +1,12 @@
+//! Carries a permitted request to its upstream.
+
+mod connection;
+mod dial;
+mod pool;
+mod resolve;
+mod send;
+
+pub(crate) use dial::dial_tcp;
+pub(crate) use pool::{Lease, Pool};
+pub(crate) use resolve::Resolver;
+pub(crate) use send::{Outgoing, send};

@@ -1,0 +1,205 @@
+//! The open connections of one run to its upstreams.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use hyper::client::conn::http1;
+use policies::Digest;
+use tokio::time::Instant;
+
+use super::connection::{InFlight, Sender, Shared, Via};
+use crate::authz::{Grants, Permit};
+use crate::body::Upload;
+use crate::destination::Destination;
+
+/// The open connections of one run.
+///
+/// A connection that carried one credential never carries another, and none outlives the policy it was opened under.
+/// Each connection leads to the address that was checked when it was dialled, for as long as it is open.
+#[derive(Default)]
+pub(crate) struct Pool(DashMap<Key, Arc<Origin>>);
+
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    destination: Arc<Destination>,
+    grants: Grants,
+    policy: [u8; 32],
+}
+
+/// The connections to one upstream.
+#[derive(Default)]
+pub(crate) struct Origin {
+    idle: Mutex<VecDeque<Idle>>,
+    shared: Mutex<Vec<(Shared, Arc<Via>)>>,
+    /// Whether it is known to speak HTTP/1.1 only, so that many may dial it at once.
+    is_http1: AtomicBool,
+    /// Held by the one who dials an upstream that may let all share one connection.
+    pub(crate) dialling: tokio::sync::Mutex<()>,
+}
+
+struct Idle {
+    sender: http1::SendRequest<Upload>,
+    via: Arc<Via>,
+    since: Instant,
+}
+
+/// A connection in use by one request.
+pub(crate) struct Lease {
+    origin: Arc<Origin>,
+    sender: Sender,
+    via: Arc<Via>,
+    _in_flight: Option<InFlight>,
+}
+
+/// A lease, and how long the connection had been idle before.
+pub(crate) struct Checkout {
+    pub(crate) lease: Lease,
+    pub(crate) idle_for: Duration,
+}
+
+impl Pool {
+    /// The connections for a permit.
+    pub(crate) fn origin(&self, permit: &Permit, policy: &Digest) -> Arc<Origin> {
+        let key = Key {
+            destination: Arc::clone(permit.destination()),
+            grants: permit.grants().clone(),
+            policy: *policy.as_bytes(),
+        };
+        if let Some(origin) = self.0.get(&key) {
+            return Arc::clone(&origin);
+        }
+        Arc::clone(&self.0.entry(key).or_default())
+    }
+
+    /// Closes all that are not in use.
+    pub(crate) fn clear(&self) {
+        self.0.clear();
+    }
+}
+
+impl Origin {
+    /// An open connection: the one used last, because it is the most likely to live.
+    pub(crate) fn checkout(self: &Arc<Self>) -> Option<Checkout> {
+        if self.is_http1.load(Ordering::Relaxed) {
+            self.checkout_one()
+        } else {
+            self.checkout_shared(false)
+        }
+    }
+
+    /// A shared connection, even one with as many requests on it as it takes at once, if there are enough of them.
+    pub(crate) fn checkout_shared(self: &Arc<Self>, is_patient: bool) -> Option<Checkout> {
+        let mut shared = lock(&self.shared);
+        shared.retain(|(connection, _)| !connection.is_closed());
+        let may_wait = is_patient && shared.len() >= MOST_SHARED;
+        let (connection, via) = shared
+            .iter()
+            .filter(|(connection, _)| may_wait || connection.has_room())
+            .min_by_key(|(connection, _)| connection.load())?;
+        Some(Checkout {
+            lease: Lease {
+                origin: Arc::clone(self),
+                _in_flight: Some(connection.enter()),
+                sender: Sender::Many(connection.clone()),
+                via: Arc::clone(via),
+            },
+            idle_for: Duration::ZERO,
+        })
+    }
+
+    fn checkout_one(self: &Arc<Self>) -> Option<Checkout> {
+        let mut idle = lock(&self.idle);
+        let mut place = idle.len();
+        while place > 0 {
+            place -= 1;
+            let found = idle.get(place)?;
+            let idle_for = found.since.elapsed();
+            if found.sender.is_closed() || idle_for > KEEP {
+                idle.remove(place);
+            } else if found.sender.is_ready() {
+                let Idle { sender, via, .. } = idle.remove(place)?;
+                return Some(Checkout {
+                    lease: Lease {
+                        origin: Arc::clone(self),
+                        sender: Sender::One(sender),
+                        via,
+                        _in_flight: None,
+                    },
+                    idle_for,
+                });
+            }
+            // Otherwise the end of its last exchange has not reached it yet.
+        }
+        None
+    }
+
+    pub(crate) fn is_http1(&self) -> bool {
+        self.is_http1.load(Ordering::Relaxed)
+    }
+
+    /// Takes a new connection in.
+    pub(crate) fn adopt(self: &Arc<Self>, sender: Sender, via: Arc<Via>) -> Lease {
+        let in_flight = match &sender {
+            Sender::One(_) => {
+                self.is_http1.store(true, Ordering::Relaxed);
+                None
+            }
+            Sender::Many(shared) => {
+                self.is_http1.store(false, Ordering::Relaxed);
+                lock(&self.shared).push((shared.clone(), Arc::clone(&via)));
+                Some(shared.enter())
+            }
+        };
+        Lease {
+            origin: Arc::clone(self),
+            sender,
+            via,
+            _in_flight: in_flight,
+        }
+    }
+}
+
+impl Lease {
+    pub(crate) fn sender(&mut self) -> &mut Sender {
+        &mut self.sender
+    }
+
+    pub(crate) fn via(&self) -> &Via {
+        &self.via
+    }
+
+    /// The exchange is over: the next may use the connection.
+    pub(crate) fn give_back(self) {
+        let Sender::One(sender) = self.sender else {
+            return;
+        };
+        if sender.is_closed() {
+            return;
+        }
+        let mut idle = lock(&self.origin.idle);
+        let now = Instant::now();
+        while idle
+            .front()
+            .is_some_and(|oldest| idle.len() >= MOST_IDLE || now - oldest.since > KEEP)
+        {
+            idle.pop_front();
+        }
+        idle.push_back(Idle {
+            sender,
+            via: self.via,
+            since: now,
+        });
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const MOST_SHARED: usize = 8;
+const MOST_IDLE: usize = 512;
+// Below what common servers keep.
+const KEEP: Duration = Duration::from_secs(55);

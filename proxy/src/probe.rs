@@ -21,6 +21,7 @@ pub(crate) async fn refused(core: &Arc<Core>) -> Result<(), Error> {
         policy: Arc::new(Policy::default_for_no_file()),
         project: "/".into(),
         ttl: Some(TTL),
+        approved: None,
     };
     let new = broker.create_run(spec).await.map_err(failed)?;
     let principal = core
@@ -40,7 +41,7 @@ pub(crate) async fn refused(core: &Arc<Core>) -> Result<(), Error> {
         answer.starts_with(b"HTTP/1.1 403 ")
             && answer.windows(CODE.len()).any(|window| window == CODE)
     });
-    broker.end_run(&new.run).await.map_err(failed)?;
+    broker.end_run(&new.run).map_err(failed)?;
     let mut event = Event::new(if is_refused {
         EventKind::ProbePassed
     } else {

@@ -1,1 +1,7 @@
-//! Side-by-side benchmarks; see `benches/` and `README.md` here.
+//! Side-by-side benchmarks: one origin, one load, several proxies, in the same run. See `README.md` here.
+
+pub mod authority;
+pub mod cpu;
+pub mod load;
+pub mod origin;
+pub mod peer;

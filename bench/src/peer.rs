@@ -34,7 +34,8 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // Asked to end, squid takes its shared memory along.
+        let _ = Command::new("kill").arg(self.pid().to_string()).status();
         let _ = self.child.wait();
     }
 }
@@ -231,7 +232,11 @@ cache_effective_user {user}
         .stderr(Stdio::null())
         .status()?;
     let mut command = setting.command("squid");
-    let child = command.arg("-N").arg("-f").arg(configuration).spawn()?;
+    let child = command
+        .args(["-N", "-n", &format!("bench{}", std::process::id())])
+        .arg("-f")
+        .arg(configuration)
+        .spawn()?;
     let proxy = await_port(port)?;
     Ok(Peer {
         name: "squid".to_owned(),

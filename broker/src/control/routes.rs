@@ -1,0 +1,244 @@
+//! What the control API can be asked.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use dashmap::DashMap;
+use sdk::RunId;
+use sdk::api::{CreateRun, CreatedRun, RunInfo, SecretInfo};
+use serde::Deserialize;
+
+use crate::audit::Record;
+use crate::{Broker, CreateRunSpec, Error};
+
+use super::Projects;
+use super::problem::Refused;
+
+/// What every call has at hand.
+struct Api {
+    broker: Arc<Broker>,
+    projects: Arc<dyn Projects>,
+    /// How to use the runs that have not ended. It holds their tokens, in memory only.
+    access: Arc<DashMap<RunId, CreatedRun>>,
+}
+
+type Answer<T> = Result<Json<T>, Refused>;
+
+/// Every call.
+pub(super) fn router(broker: Arc<Broker>, projects: Arc<dyn Projects>) -> Router {
+    let api = Arc::new(Api {
+        broker,
+        projects,
+        access: Arc::new(DashMap::new()),
+    });
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/v1/openapi.json", get(openapi))
+        .route("/v1/runs", get(list_runs).post(create_run))
+        .route("/v1/runs/{id}", get(show_run).delete(end_run))
+        .route("/v1/runs/{id}/access", get(access))
+        .route("/v1/secrets", get(list_secrets))
+        .route("/v1/audit", get(events))
+        .fallback(|| async { Refused::new(StatusCode::NOT_FOUND, "there is no such call") })
+        .method_not_allowed_fallback(|| async {
+            Refused::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this call takes another method",
+            )
+        })
+        .layer(DefaultBodyLimit::max(BODY))
+        .layer(middleware::from_fn(in_time))
+        .with_state(api)
+}
+
+/// Ready means that a run could begin: its record can be written.
+async fn ready(State(api): State<Arc<Api>>) -> Result<&'static str, Refused> {
+    api.broker.audit().flush().await?;
+    Ok("ready\n")
+}
+
+async fn openapi() -> impl IntoResponse {
+    (
+        [(header::CONTENT_TYPE, "application/json")],
+        include_str!("openapi.json"),
+    )
+}
+
+async fn list_runs(State(api): State<Arc<Api>>) -> Answer<Vec<RunInfo>> {
+    let broker = Arc::clone(&api.broker);
+    blocking(move || broker.runs()).await.map(Json)
+}
+
+async fn create_run(
+    State(api): State<Arc<Api>>,
+    Body(asked): Body<CreateRun>,
+) -> Result<(StatusCode, Json<CreatedRun>), Refused> {
+    let wrong = |detail: String| Refused::new(StatusCode::UNPROCESSABLE_ENTITY, detail);
+    let ttl = match asked.ttl.as_deref() {
+        None => None,
+        Some(text) => Some(
+            policies::units::parse_duration(text)
+                .ok_or_else(|| wrong("`ttl` is a time such as `15m`".to_owned()))?,
+        ),
+    };
+    let approved = match asked.approved.as_deref() {
+        None => None,
+        Some(text) => Some(
+            text.parse()
+                .map_err(|_| wrong("`approved` is a digest such as `sha256:…`".to_owned()))?,
+        ),
+    };
+    let path = Path::new(&asked.policy).to_owned();
+    if !path.is_absolute() {
+        // Relative to what? The caller's folder is not ours.
+        return Err(wrong("`policy` is a path that begins with `/`".to_owned()));
+    }
+    let projects = Arc::clone(&api.projects);
+    let (policy, project) = blocking(move || Ok(projects.open(&path)))
+        .await?
+        .map_err(wrong)?;
+    let spec = CreateRunSpec {
+        policy,
+        project,
+        approved,
+        ttl,
+    };
+    let new = api.broker.create_run(spec).await?;
+    let created = api.projects.access(&new.run, &new.token, &new.alias);
+    let id = new.run.id().clone();
+    api.access.insert(id.clone(), created.clone());
+    let (access, run) = (Arc::clone(&api.access), new.run);
+    tokio::spawn(async move {
+        run.ended().await;
+        access.remove(&id);
+    });
+    Ok((StatusCode::CREATED, Json(created)))
+}
+
+async fn show_run(State(api): State<Arc<Api>>, Name(id): Name) -> Answer<RunInfo> {
+    run_info(&api, id).await.map(Json)
+}
+
+async fn end_run(State(api): State<Arc<Api>>, Name(id): Name) -> Answer<RunInfo> {
+    let (broker, name) = (Arc::clone(&api.broker), id.clone());
+    blocking(move || broker.revoke(&name)).await?;
+    api.access.remove(&id);
+    api.broker.audit().flush().await?;
+    run_info(&api, id).await.map(Json)
+}
+
+async fn access(State(api): State<Arc<Api>>, Name(id): Name) -> Answer<CreatedRun> {
+    let is_active = api.broker.run(&id).is_some_and(|run| run.is_active());
+    api.access
+        .get(&id)
+        .filter(|_| is_active)
+        .map(|created| Json(created.value().clone()))
+        .ok_or_else(|| {
+            let detail = format!("there is no active run `{id}` that was created here");
+            Refused::new(StatusCode::NOT_FOUND, detail)
+        })
+}
+
+async fn list_secrets(State(api): State<Arc<Api>>) -> Answer<Vec<SecretInfo>> {
+    let broker = Arc::clone(&api.broker);
+    blocking(move || broker.secrets().list()).await.map(Json)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WhichRun {
+    run: RunId,
+}
+
+async fn events(
+    State(api): State<Arc<Api>>,
+    which: Result<axum::extract::Query<WhichRun>, QueryRejection>,
+) -> Answer<Vec<Record>> {
+    let which = which.map_err(|_| {
+        Refused::new(
+            StatusCode::BAD_REQUEST,
+            "name the run, such as `?run=run_…`",
+        )
+    })?;
+    let run = which.0.run;
+    api.broker.audit().flush().await?;
+    let broker = Arc::clone(&api.broker);
+    blocking(move || broker.events(&run)).await.map(Json)
+}
+
+async fn run_info(api: &Api, id: RunId) -> Result<RunInfo, Refused> {
+    let (broker, name) = (Arc::clone(&api.broker), id.clone());
+    blocking(move || broker.run_info(&name))
+        .await?
+        .ok_or_else(|| Error::UnknownRun(id.to_string()).into())
+}
+
+/// The run that the path names.
+struct Name(RunId);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Refused;
+
+    async fn from_request_parts(
+        parts: &mut axum::http::request::Parts,
+        state: &S,
+    ) -> Result<Self, Refused> {
+        let path = axum::extract::Path::<RunId>::from_request_parts(parts, state).await;
+        path.map(|path| Self(path.0))
+            .map_err(|_| Refused::new(StatusCode::NOT_FOUND, "this is not the name of a run"))
+    }
+}
+
+/// A body of JSON.
+struct Body<T>(T);
+
+impl<T, S> FromRequest<S> for Body<T>
+where
+    Json<T>: FromRequest<S, Rejection = JsonRejection>,
+    S: Send + Sync,
+{
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refused> {
+        Json::<T>::from_request(request, state)
+            .await
+            .map(|body| Self(body.0))
+            .map_err(|rejection| Refused::new(rejection.status(), rejection.body_text()))
+    }
+}
+
+/// Bounds every call: a caller that sends its body slowly does not hold a connection for ever.
+async fn in_time(request: Request, next: Next) -> Response {
+    tokio::time::timeout(CALL, next.run(request))
+        .await
+        .unwrap_or_else(|_| {
+            Refused::new(StatusCode::REQUEST_TIMEOUT, "the call took too long").into_response()
+        })
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Refused> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(Refused::from),
+        Err(_) => Err(Refused::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the call did not end",
+        )),
+    }
+}
+
+/// The largest body.
+const BODY: usize = 64 * 1024;
+
+/// How long a call may take; a program that gives a secret may ask its owner.
+const CALL: Duration = Duration::from_secs(60);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use policies::{PlaceholderShape, Policy};
+use policies::{PlaceholderShape, Policy, Rule};
 use zeroize::Zeroizing;
 
 use crate::owner::Binding;
@@ -19,6 +19,9 @@ pub(crate) fn grants(
     bindings: &Bindings,
     project: &Path,
 ) -> Result<Vec<Grant>, Error> {
+    for rule in policy.rules() {
+        check(rule, bindings)?;
+    }
     policy
         .secrets()
         .map(|name| {
@@ -35,6 +38,39 @@ pub(crate) fn grants(
             Ok(Grant::new(Arc::clone(binding), placeholder))
         })
         .collect()
+}
+
+/// Checks that a rule sends its secret only where the owner lets it go. The same is asked again for each request; here
+/// it is asked so that the policy's author hears of it before anything runs.
+fn check(rule: &Rule, bindings: &Bindings) -> Result<(), Error> {
+    let Some(name) = rule.secret() else {
+        return Ok(());
+    };
+    let binding = bindings
+        .get(name)
+        .ok_or_else(|| Error::UnknownSecret(name.to_owned()))?;
+    if let (Some(wanted), Some(bound)) = (rule.provider(), &binding.provider)
+        && wanted != bound
+    {
+        return Err(Error::ProviderMismatch {
+            secret: name.to_owned(),
+            rule: rule.origin(),
+            wanted: wanted.to_owned(),
+            bound: bound.clone(),
+        });
+    }
+    for host in rule.hosts() {
+        for port in rule.ports() {
+            if !binding.may_reach(host, *port) {
+                return Err(Error::OutsideBinding {
+                    secret: name.to_owned(),
+                    rule: rule.origin(),
+                    destination: format!("{host}:{port}"),
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A random value of the secret's shape.
@@ -61,7 +97,80 @@ fn placeholder(shape: Option<&PlaceholderShape>) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
+    use crate::owner::{Home, parse_kept};
+
     use super::*;
+
+    const OWNER: &str = r#"{
+        "orders": {"hosts": ["api.example.com", "*.example.org"], "inject": "bearer", "source": {"env": "ORDERS_KEY"}},
+        "openai": {"provider": "openai", "source": {"env": "OPENAI_API_KEY"}},
+        "here": {"hosts": ["api.example.com"], "inject": "bearer", "source": {"env": "A"}, "projects": ["/work/here"]}
+    }"#;
+
+    /// What comes of one rule, given as JSON.
+    fn frozen(rule: &str) -> Result<Vec<Grant>, Error> {
+        let text = format!(r#"{{"version": 1, "allow": [{rule}]}}"#);
+        let policy = Policy::from_json(&text).unwrap();
+        let bindings = parse_kept(OWNER, &Home(None)).unwrap_or_default();
+        let bindings = bindings
+            .into_iter()
+            .map(|binding| (binding.name.clone(), Arc::new(binding)))
+            .collect();
+        grants(&policy, &bindings, Path::new("/work/there"))
+    }
+
+    #[test]
+    fn a_secret_is_granted_for_its_hosts() {
+        for rule in [
+            r#"{"host": "api.example.com", "secret": "orders"}"#,
+            r#"{"host": "a.example.org", "secret": "orders"}"#,
+            r#"{"host": "*.a.example.org", "secret": "orders"}"#,
+        ] {
+            let grants = frozen(rule).unwrap_or_else(|error| panic!("{rule}: {error}"));
+            assert_eq!(grants[0].secret(), "orders");
+            assert_eq!(grants[0].variables(), ["ORDERS_KEY"]);
+        }
+        let grants = frozen(r#"{"use": "openai", "secret": "openai"}"#)
+            .ok()
+            .unwrap();
+        assert!(grants[0].placeholder().starts_with("sk-"));
+        assert_eq!(grants[0].variables()[0], "OPENAI_API_KEY");
+    }
+
+    #[test]
+    fn a_host_that_is_not_the_owners_is_refused() {
+        for rule in [
+            r#"{"host": "evil.example", "secret": "orders"}"#,
+            r#"{"host": "*.api.example.com", "secret": "orders"}"#,
+            r#"{"host": "evilexample.org", "secret": "orders"}"#,
+            r#"{"host": "api.example.com", "ports": [8443], "secret": "orders"}"#,
+            r#"{"host": "api.example.com", "scheme": "http", "secret": "orders"}"#,
+        ] {
+            let error = frozen(rule).err();
+            assert!(
+                matches!(error, Some(Error::OutsideBinding { .. })),
+                "{rule}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_secret_that_the_owner_does_not_have_is_named() {
+        let error = frozen(r#"{"host": "api.example.com", "secret": "other"}"#).err();
+        assert!(matches!(error, Some(Error::UnknownSecret(name)) if name == "other"));
+    }
+
+    #[test]
+    fn a_key_of_one_provider_is_not_for_another() {
+        let error = frozen(r#"{"use": "anthropic", "secret": "openai"}"#).err();
+        assert!(matches!(error, Some(Error::ProviderMismatch { .. })));
+    }
+
+    #[test]
+    fn a_secret_of_another_project_is_refused() {
+        let error = frozen(r#"{"host": "api.example.com", "secret": "here"}"#).err();
+        assert!(matches!(error, Some(Error::NotForProject { .. })));
+    }
 
     #[test]
     fn two_placeholders_are_never_the_same() {

@@ -12,6 +12,7 @@ use super::segment;
 /// What was found of one writer that is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Repaired {
+    /// Its segment.
     pub(crate) segment: String,
     /// How many bytes of a torn last line were cut off.
     pub(crate) cut: u64,
@@ -56,7 +57,10 @@ fn repair_one(
         match lines.next().map_err(Error::AuditSegment)? {
             Next::Line(line) => {
                 if chain.follow(line).is_err() {
-                    return Ok(None);
+                    return Ok(Some(Repaired {
+                        segment: stored.name.clone(),
+                        cut: 0,
+                    }));
                 }
             }
             Next::Torn => {

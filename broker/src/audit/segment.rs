@@ -22,10 +22,19 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// Creates the file. It must not exist, and no link is followed.
+    ///
+    /// It gets its name only once it is locked: otherwise another process, tidying up, could find it between the two
+    /// and take it for one whose writer is gone.
     pub(crate) fn create(folder: &Path, name: &str, durability: Durability) -> io::Result<Self> {
+        let path = path(folder, name);
+        let nameless = folder.with_file_name(format!("{name}.new"));
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::APPEND | OFlags::WRONLY | OFlags::NOFOLLOW;
-        let file = open(&path(folder, name), flags)?;
+        let file = open(&nameless, flags)?;
+        // A link, unlike a rename, does not replace what is there.
+        let named = std::fs::hard_link(&nameless, &path);
+        let removed = std::fs::remove_file(&nameless);
+        named.and(removed)?;
         if durability == Durability::Disk {
             // The name must survive as well as the lines.
             File::open(folder)?.sync_all()?;

@@ -273,7 +273,7 @@ async fn a_torn_last_line_is_no_fault_and_is_cut_off() {
     file.write_all(&copy).unwrap();
     file.write_all(b"{\"v\":1,\"se").unwrap();
     drop(file);
-    assert_eq!(log.verify().torn, [path.clone()]);
+    assert_eq!(log.verify().torn.first(), Some(&path));
     let repaired = repair(&log.folder, &log.fixture.store()).unwrap();
     assert_eq!(repaired.len(), 1);
     assert_eq!(

@@ -45,6 +45,17 @@ impl Binding {
         is_carried && is_port && self.hosts.iter().any(|pattern| pattern.matches(host))
     }
 
+    /// Whether every host of a pattern is one that the owner lets the secret go to, on this port in some way.
+    pub(crate) fn may_reach(&self, wanted: &HostPattern, port: u16) -> bool {
+        let is_port = if self.ports.is_empty() {
+            port == Scheme::Https.default_port()
+                || (self.plaintext && port == Scheme::Http.default_port())
+        } else {
+            self.ports.contains(&port)
+        };
+        is_port && self.hosts.iter().any(|own| is_part(wanted, own))
+    }
+
     /// Whether the owner lets this project use the secret.
     pub(crate) fn is_for(&self, project: &Path) -> bool {
         self.projects.is_empty()
@@ -55,11 +66,22 @@ impl Binding {
     }
 }
 
+/// Whether every host of one pattern is a host of the other.
+fn is_part(part: &HostPattern, whole: &HostPattern) -> bool {
+    match (part, whole) {
+        (HostPattern::Exact(host), whole) => whole.matches(host),
+        (HostPattern::Below(_), HostPattern::Exact(_)) => false,
+        (HostPattern::Below(part), HostPattern::Below(whole)) => {
+            part == whole || HostPattern::Below(whole.clone()).matches(&Host::Name(part.clone()))
+        }
+    }
+}
+
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
 
-    pub(crate) fn binding(name: &str, hosts: &[&str]) -> Binding {
+    fn binding(name: &str, hosts: &[&str]) -> Binding {
         Binding {
             name: name.to_owned(),
             provider: None,

@@ -16,32 +16,39 @@ pub(crate) struct StoredKey {
     /// Milliseconds since the epoch.
     pub(crate) created: i64,
     /// When the last token signed with it expires.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the store itself compares it; a test reads it")
+    )]
     pub(crate) last_expiry: i64,
 }
 
 impl Store {
     /// Every key that signs or may still verify, newest first.
     pub(crate) fn token_keys(&self) -> Result<Vec<StoredKey>, Error> {
-        let rows: Vec<(String, Vec<u8>, Vec<u8>, i64, i64)> = self.read(|connection| {
+        let sealed: Vec<(StoredKey, Vec<u8>)> = self.read(|connection| {
             connection
                 .prepare(
                     "SELECT kid, sealed, public, created, last_expiry FROM keys WHERE purpose = 'token'
                      ORDER BY created DESC, rowid DESC",
                 )?
                 .query_map([], |row| {
-                    Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+                    let key = StoredKey {
+                        kid: row.get(0)?,
+                        document: Zeroizing::new(Vec::new()),
+                        public: row.get(2)?,
+                        created: row.get(3)?,
+                        last_expiry: row.get(4)?,
+                    };
+                    Ok((key, row.get(1)?))
                 })?
                 .collect()
         })?;
-        rows.into_iter()
-            .map(|(kid, sealed, public, created, last_expiry)| {
-                Ok(StoredKey {
-                    document: self.key.open(&sealed_as(&kid), &sealed)?,
-                    kid,
-                    public,
-                    created,
-                    last_expiry,
-                })
+        sealed
+            .into_iter()
+            .map(|(mut key, sealed)| {
+                key.document = self.key.open(&sealed_as(&key.kid), &sealed)?;
+                Ok(key)
             })
             .collect()
     }

@@ -102,19 +102,6 @@ impl Store {
                 .collect()
         })
     }
-
-    /// One segment.
-    pub(crate) fn segment(&self, name: &str) -> Result<Option<StoredSegment>, Error> {
-        self.read(|connection| {
-            connection
-                .query_row(
-                    "SELECT name, position, is_closed, seq, hash FROM segments WHERE name = ?1",
-                    [name],
-                    from_row,
-                )
-                .optional()
-        })
-    }
 }
 
 /// Makes the tables of this file, and the first keys.

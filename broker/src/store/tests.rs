@@ -75,10 +75,10 @@ fn a_head_never_goes_back() {
     };
     store.record_head("a", &head(5)).unwrap();
     store.record_head("a", &head(3)).unwrap();
-    assert_eq!(store.segment("a").unwrap().unwrap().head, head(5));
+    assert_eq!(store.segments().unwrap()[0].head, head(5));
     store.close_segment("a", &head(6)).unwrap();
     store.record_head("a", &head(9)).unwrap();
-    assert_eq!(store.segment("a").unwrap().unwrap().head, head(6));
+    assert_eq!(store.segments().unwrap()[0].head, head(6));
 }
 
 #[test]

@@ -204,3 +204,58 @@ async fn the_token_is_what_the_tripwire_finds() {
         assert_eq!(found, Some(crate::Found::RunToken));
     }
 }
+
+/// A run whose policy sends a secret to a host.
+async fn run_with_secret(world: &World, broker: &Arc<Broker>) -> Result<NewRun, Error> {
+    let text = r#"{"version": 1, "allow": [{"host": "api.example.com", "secret": "orders"}]}"#;
+    let policy = Arc::new(Policy::from_json(text).unwrap());
+    let mut spec = world.spec();
+    spec.approved = None;
+    spec.policy = policy;
+    broker.create_run(spec).await
+}
+
+#[tokio::test]
+async fn a_policy_that_uses_a_secret_runs_once_the_owner_approved_it() {
+    let world = World::new();
+    let broker = world.broker();
+    world.adds_secret(&broker, "orders");
+    let error = run_with_secret(&world, &broker).await.err().unwrap();
+    let Error::NotApproved { digest, .. } = error else {
+        panic!("{error}");
+    };
+    broker.approve(&world.project(), &digest).unwrap();
+    let run = run_with_secret(&world, &broker).await.unwrap().run;
+    let grant = run.grant("orders").unwrap();
+    let host = policies::Host::parse("api.example.com").unwrap();
+    let credential = broker
+        .credential(&run, grant, policies::Scheme::Https, &host, 443)
+        .await;
+    let credential = credential.ok().unwrap();
+    assert_eq!(credential.danger_expose(), "test-secret-orders-0123456789");
+    // What the run sees instead is found wherever it does not belong.
+    let found = run.tripwire().find(grant.placeholder().as_bytes());
+    assert_eq!(found, Some(crate::Found::Placeholder("orders")));
+}
+
+#[tokio::test]
+async fn two_runs_share_no_token_placeholder_or_authority() {
+    let world = World::new();
+    let broker = world.broker();
+    world.adds_secret(&broker, "orders");
+    let error = run_with_secret(&world, &broker).await.err().unwrap();
+    let Error::NotApproved { digest, .. } = error else {
+        panic!("{error}");
+    };
+    broker.approve(&world.project(), &digest).unwrap();
+    let one = run_with_secret(&world, &broker).await.unwrap();
+    let two = run_with_secret(&world, &broker).await.unwrap();
+    assert_ne!(one.token.danger_expose(), two.token.danger_expose());
+    assert_ne!(one.alias.danger_expose(), two.alias.danger_expose());
+    let placeholder = |new: &NewRun| new.run.grants()[0].placeholder().to_owned();
+    assert_ne!(placeholder(&one), placeholder(&two));
+    assert_ne!(one.run.authority().ca_pem(), two.run.authority().ca_pem());
+    // Neither run's tripwire is tripped by the other's token header, which all tokens share.
+    let header = two.token.danger_expose().split('.').next().unwrap();
+    assert_eq!(one.run.tripwire().find(header.as_bytes()), None);
+}

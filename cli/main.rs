@@ -1,3 +1,73 @@
 //! The command line: it reads arguments and puts the crates together.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod approval;
+mod args;
+mod audit;
+mod check;
+mod demo;
+mod doctor;
+mod engine;
+mod env;
+mod failure;
+mod folders;
+mod output;
+mod packages;
+mod policy;
+mod project;
+mod run;
+mod runs;
+mod sandbox;
+mod secret;
+mod serve;
+mod summary;
+mod trust;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use args::{Cli, Command};
+use failure::Failure;
+use folders::Folders;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match dispatch(cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            output::error(&failure);
+            if let Some(advice) = failure.advice() {
+                output::say(format_args!("hint: {advice}"));
+            }
+            ExitCode::from(failure.code())
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<u8, Failure> {
+    let json = cli.folders.json;
+    let folders = || Folders::locate(&cli.folders);
+    match cli.command {
+        Command::Run(asked) => run::run(asked, &folders()?, json),
+        Command::Serve(asked) => serve::serve(asked, &folders()?, json),
+        Command::Check(asked) => check::check(&asked, json),
+        Command::Policy(asked) => policy::policy(asked, &folders()?, json),
+        Command::Secret(asked) => secret::secret(asked, &folders()?, json),
+        Command::Audit(asked) => audit::audit(asked, &folders()?, json),
+        Command::Runs(asked) => runs::runs(asked, &folders()?, json),
+        Command::Env(asked) => env::env(asked, &folders()?, json),
+        Command::Doctor => doctor::doctor(&folders()?, json),
+        Command::Demo => demo::demo(),
+        Command::Completions { shell } => {
+            clap_complete::generate(
+                shell,
+                &mut Cli::command(),
+                "valetkey",
+                &mut std::io::stdout(),
+            );
+            Ok(0)
+        }
+    }
+}

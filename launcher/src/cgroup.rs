@@ -39,19 +39,6 @@ impl Cgroup {
             accounting: None,
             made: Vec::new(),
         };
-        let wanted: Vec<&str> = [
-            ("memory", limits.memory.is_some()),
-            ("pids", limits.processes.is_some()),
-            ("cpu", limits.cpus.is_some()),
-            ("cpuacct", limits.cpu_time.is_some()),
-        ]
-        .into_iter()
-        .filter_map(|(controller, is_wanted)| is_wanted.then_some(controller))
-        .collect();
-        // Joining a group takes the kernel milliseconds, so none is made for nothing.
-        if wanted.is_empty() {
-            return None;
-        }
         if let Some(parent) = unified_parent() {
             sweep(&parent);
             if let Some(group) = cgroup.make(&parent.join(&name), Version::Two) {
@@ -62,7 +49,7 @@ impl Cgroup {
                 cgroup.accounting = Some(group);
             }
         } else {
-            for controller in wanted {
+            for controller in ["memory", "pids", "cpu", "cpuacct"] {
                 let Some(parent) = legacy_parent(controller) else {
                     continue;
                 };

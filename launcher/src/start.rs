@@ -137,8 +137,6 @@ impl Prepared {
             answer => return Err(self.explain(answer.map(|(report, _)| report), &mut running)),
         }
         self.owner.map(pid)?;
-        speak(&ours)?;
-        // While the child builds: joining takes some milliseconds, and nothing of the command runs before it is done.
         if let Some(cgroup) = &self.cgroup {
             cgroup.attach(pid).map_err(|source| Error::Machine {
                 part: "putting the sandbox into its control group".into(),
@@ -146,6 +144,7 @@ impl Prepared {
                 source,
             })?;
         }
+        speak(&ours)?;
         let (scratch, doors) = match receive(&ours) {
             Some((Report::Ready, descriptors)) => received(descriptors)?,
             answer => return Err(self.explain(answer.map(|(report, _)| report), &mut running)),

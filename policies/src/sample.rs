@@ -1,7 +1,7 @@
 //! A request as a person writes it, and whether it would be allowed.
 
 use crate::authority::{Authority, AuthorityError};
-use crate::decide::{ConnectionDecision, Decision, NoFields, Request};
+use crate::decide::{ConnectionDecision, Decision, Fields, NoFields, Request};
 use crate::path::{PathError, RequestPath};
 use crate::policy::Policy;
 use crate::scheme::Scheme;
@@ -68,6 +68,11 @@ impl Sample {
 
     /// What the policy decides about it, without any header fields.
     pub fn decide<'p>(&self, policy: &'p Policy) -> Decision<'p> {
+        self.decide_with(policy, &NoFields)
+    }
+
+    /// What the policy decides about it with these header fields.
+    pub fn decide_with<'p>(&self, policy: &'p Policy, headers: &dyn Fields) -> Decision<'p> {
         let Authority { host, port } = &self.authority;
         match policy.decide_connection(self.scheme, host, *port) {
             ConnectionDecision::Refuse(refusal) => Decision::Deny(refusal),
@@ -78,7 +83,7 @@ impl Sample {
                     port: *port,
                     method: &self.method,
                     target: &self.target,
-                    headers: &NoFields,
+                    headers,
                     upgrade: false,
                 })
             }

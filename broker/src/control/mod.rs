@@ -31,7 +31,10 @@ pub trait Projects: Send + Sync + 'static {
     fn open(&self, policy: &Path) -> Result<(Arc<Policy>, PathBuf), String>;
 
     /// How a sandbox uses a run that was just created.
-    fn access(&self, run: &Run, token: &RunToken, alias: &Alias) -> CreatedRun;
+    ///
+    /// # Errors
+    /// What stands in the way on this machine. The run is ended then.
+    fn access(&self, run: &Run, token: &RunToken, alias: &Alias) -> Result<CreatedRun, String>;
 }
 
 /// Serves the control API until it is told to stop, then finishes what was begun.

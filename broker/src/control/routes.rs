@@ -113,7 +113,13 @@ async fn create_run(
         ttl,
     };
     let new = api.broker.create_run(spec).await?;
-    let created = api.projects.access(&new.run, &new.token, &new.alias);
+    let created = match api.projects.access(&new.run, &new.token, &new.alias) {
+        Ok(created) => created,
+        Err(why) => {
+            api.broker.end_run(&new.run)?;
+            return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, why));
+        }
+    };
     let id = new.run.id().clone();
     api.access.insert(id.clone(), created.clone());
     let (access, run) = (Arc::clone(&api.access), new.run);

@@ -23,17 +23,18 @@ impl Projects for Here {
         }
     }
 
-    fn access(&self, run: &Run, token: &RunToken, alias: &Alias) -> CreatedRun {
-        CreatedRun {
+    fn access(&self, run: &Run, token: &RunToken, alias: &Alias) -> Result<CreatedRun, String> {
+        Ok(CreatedRun {
             run: run.id().clone(),
             token: token.danger_expose().to_owned(),
             alias: alias.danger_expose().to_owned(),
             proxy: None,
             gateway: None,
             ca_pem: run.authority().ca_pem().to_owned(),
+            ca_bundle: String::new(),
             env: BTreeMap::new(),
             expires: run.expires_at().to_string(),
-        }
+        })
     }
 }
 

@@ -37,7 +37,9 @@ pub struct CreatedRun {
     pub gateway: Option<String>,
     /// The certificate authority of the run, in PEM; it signs nothing outside this run.
     pub ca_pem: String,
-    /// The environment to give the sandbox. File paths in it are left to whoever places the files.
+    /// A file on the broker's machine with the system's roots and the run's authority, which the environment names.
+    pub ca_bundle: String,
+    /// The environment to give the sandbox.
     pub env: BTreeMap<String, String>,
     /// When the token expires (RFC 3339).
     pub expires: String,

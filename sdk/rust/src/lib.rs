@@ -4,10 +4,13 @@
 
 pub mod api;
 pub mod audit;
+#[cfg(feature = "client")]
+pub mod client;
 pub mod denial;
 pub mod exit;
 pub mod id;
 pub mod report;
+pub mod tally;
 
 pub use denial::{Code, Denial};
 pub use id::{RequestId, RunId};

@@ -7,7 +7,6 @@ use crate::{Code, RunId};
 /// What bounds a step on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[non_exhaustive]
 pub enum Limit {
     /// Bytes of memory of the whole process tree.
     Memory,
@@ -61,7 +60,6 @@ pub struct LimitHit {
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum Outcome {
     /// It exited with 0.
     Passed,
@@ -74,7 +72,6 @@ pub enum Outcome {
 /// What made a step fail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
 pub enum Failure {
     /// It exited with this code.
     Exit(u8),

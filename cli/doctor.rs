@@ -1,0 +1,80 @@
+//! `valetkey doctor`: what this machine can do, by trying it.
+
+use launcher::Check;
+use serde_json::json;
+
+use crate::engine;
+use crate::failure::Failure;
+use crate::folders::Folders;
+use crate::output::{self, data};
+
+/// Tries everything and says what to do about what does not work.
+pub(crate) fn doctor(folders: &Folders, as_json: bool) -> Result<u8, Failure> {
+    let mut checks = launcher::doctor();
+    checks.push(state(folders));
+    let works = checks.iter().all(|check| check.ok || check.optional);
+    if as_json {
+        output::json(&json!({
+            "ok": works,
+            "checks": checks.iter().map(|check| json!({
+                "name": check.name,
+                "ok": check.ok,
+                "optional": check.optional,
+                "detail": check.detail,
+                "advice": check.advice,
+            })).collect::<Vec<_>>(),
+        }));
+        return Ok(if works { 0 } else { 1 });
+    }
+    for check in &checks {
+        let mark = match (check.ok, check.optional) {
+            (true, _) => "ok  ",
+            (false, true) => "note",
+            (false, false) => "FAIL",
+        };
+        data(format_args!("{mark}  {}: {}", check.name, check.detail));
+        if !check.ok && !check.advice.is_empty() {
+            data(format_args!("      {}", check.advice));
+        }
+    }
+    data(if works {
+        "`valetkey run` works on this machine"
+    } else {
+        "`valetkey run` does not work on this machine yet; `valetkey serve` does"
+    });
+    Ok(if works { 0 } else { 1 })
+}
+
+/// Whether the installation's folders can be used, and its files are right.
+fn state(folders: &Folders) -> Check {
+    match engine::runtime().and_then(|runtime| engine::Engine::open(runtime, folders, Vec::new())) {
+        Ok(_) => Check {
+            name: "state, settings and audit log",
+            ok: true,
+            optional: false,
+            detail: format!(
+                "{} and {}",
+                folders.state.display(),
+                folders.config.display()
+            ),
+            advice: String::new(),
+        },
+        Err(failure) => Check {
+            name: "state, settings and audit log",
+            ok: false,
+            optional: false,
+            detail: chain(&failure),
+            advice: failure.advice().unwrap_or_default().to_owned(),
+        },
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(&format!(": {inner}"));
+        cause = inner.source();
+    }
+    text
+}

@@ -1,0 +1,196 @@
+//! The broker and the proxy of this process, put together.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use broker::{Broker, CreateRunSpec, ErrorKind, NewRun, Run};
+use launcher::{Doors, Killer};
+use proxy::{DoorsOfRun, Places, Proxy, ProxySettings};
+use sdk::RunId;
+use sdk::tally::Tally;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::failure::Failure;
+use crate::folders::Folders;
+use crate::project::Project;
+
+/// What the commands that run or serve something need.
+pub(crate) struct Engine {
+    /// Runs, secrets and the log.
+    pub(crate) broker: Arc<Broker>,
+    /// What carries requests.
+    pub(crate) proxy: Proxy,
+    runtime: Runtime,
+}
+
+impl Engine {
+    /// Opens the installation in `folders`. The `own_addresses` are never dialled for a run.
+    pub(crate) fn open(
+        runtime: Runtime,
+        folders: &Folders,
+        own_addresses: Vec<SocketAddr>,
+    ) -> Result<Self, Failure> {
+        let inside = runtime.enter();
+        let broker = open_broker(folders)?;
+        let settings = ProxySettings {
+            upstream: broker.config().upstream.clone(),
+            own_addresses,
+            ..ProxySettings::default()
+        };
+        let proxy = Proxy::new(Arc::clone(&broker), settings)
+            .map_err(|error| Failure::ours("the proxy cannot start").because(error))?;
+        runtime.block_on(proxy.negative_probe()).map_err(|error| {
+            Failure::ours("a request that must be refused was not; nothing is served")
+                .because(error)
+        })?;
+        drop(inside);
+        Ok(Self {
+            broker,
+            proxy,
+            runtime,
+        })
+    }
+
+    /// Where asynchronous work runs.
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Creates a run of the project. The policy must have been approved.
+    pub(crate) fn create_run(
+        &self,
+        project: &Project,
+        approved: Option<&policies::Digest>,
+        ttl: Option<Duration>,
+    ) -> Result<NewRun, Failure> {
+        self.runtime
+            .block_on(self.broker.create_run(CreateRunSpec {
+                policy: Arc::clone(&project.policy),
+                project: project.folder.clone(),
+                approved: approved.copied(),
+                ttl,
+            }))
+            .map_err(broker_failure)
+    }
+
+    /// Serves the listeners of a sandbox, for this run only.
+    pub(crate) fn serve_run(&self, doors: Doors, run: &Arc<Run>) -> Result<(), Failure> {
+        let mut listeners: Vec<TcpListener> = vec![doors.v4];
+        listeners.extend(doors.v6);
+        let doors = DoorsOfRun {
+            listeners,
+            dns_udp: vec![doors.dns_udp],
+            dns_tcp: vec![doors.dns_tcp],
+        };
+        let _inside = self.runtime.enter();
+        self.proxy
+            .serve_run(doors, Arc::clone(run))
+            .map_err(|error| {
+                Failure::ours("the sandbox's listeners cannot be served").because(error)
+            })
+    }
+
+    /// Ends the sandbox when a person or the system asks this process to end.
+    pub(crate) fn end_on_signals(&self, killer: Killer) -> Result<(), Failure> {
+        let _inside = self.runtime.enter();
+        for kind in [
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+        ] {
+            let mut signals = signal(kind)
+                .map_err(|error| Failure::ours("cannot listen for signals").because(error))?;
+            let killer = killer.clone();
+            self.runtime.spawn(async move {
+                while signals.recv().await.is_some() {
+                    killer.kill();
+                }
+            });
+        }
+        Ok(())
+    }
+
+    /// What a run reached so far.
+    pub(crate) fn tally(&self, run: &RunId) -> Result<Tally, Failure> {
+        self.runtime
+            .block_on(self.broker.audit().flush())
+            .map_err(|error| Failure::ours("the audit log cannot be written").because(error))?;
+        tally(&self.broker, run)
+    }
+}
+
+/// What a run reached, from the log.
+pub(crate) fn tally(broker: &Broker, run: &RunId) -> Result<Tally, Failure> {
+    let mut tally = Tally::default();
+    for record in broker
+        .events(run)
+        .map_err(|error| Failure::ours("the audit log cannot be read").because(error))?
+    {
+        tally.add(&record.event);
+    }
+    Ok(tally)
+}
+
+/// A runtime for commands that only ask.
+pub(crate) fn runtime() -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::ours("cannot start the runtime").because(error))
+}
+
+/// The broker alone, for commands that serve nothing.
+pub(crate) fn open_broker(folders: &Folders) -> Result<Arc<Broker>, Failure> {
+    Broker::open(broker::Settings {
+        state_dir: folders.state.clone(),
+        config_dir: folders.config.clone(),
+        durability: None,
+    })
+    .map_err(broker_failure)
+}
+
+/// How a failure of the broker is told: by who has to act.
+pub(crate) fn broker_failure(error: broker::Error) -> Failure {
+    let message = error.to_string();
+    let failure = match error.kind() {
+        ErrorKind::NotApproved => Failure::not_approved(message),
+        ErrorKind::Wrong => Failure::bad_policy(message),
+        ErrorKind::NotFound => Failure::negative(message),
+        ErrorKind::Ours => Failure::ours(message),
+    };
+    let failure = match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    };
+    match std::error::Error::source(&error) {
+        Some(cause) => failure.because(cause.to_string()),
+        None => failure,
+    }
+}
+
+/// The variables of a run: proxy, trust, placeholders.
+pub(crate) fn environment(
+    run: &Run,
+    proxy_url: &str,
+    ca_bundle: &str,
+    token: Option<&str>,
+) -> BTreeMap<String, String> {
+    proxy::environment(
+        run,
+        &Places {
+            proxy_url,
+            ca_bundle,
+            ca_folder: None,
+            wgetrc: None,
+            java_trust_store: None,
+            token,
+            gateway: None,
+        },
+    )
+}
+
+/// Where programs inside a sandbox of ours find the proxy.
+pub(crate) const INSIDE: &str = "http://127.0.0.1:3128";

@@ -1,0 +1,180 @@
+//! `valetkey run`: broker, proxy and sandbox in one process tree, for one command.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::sync::Arc;
+
+use broker::{Broker, Run};
+use launcher::{Finished, Stream};
+use policies::NetworkMode;
+use sdk::report::{Failure as StepFailure, Outcome, Report, Step, Tail};
+
+use crate::failure::Failure;
+use crate::folders::Folders;
+use crate::output::{self, say};
+use crate::project::Project;
+use crate::{approval, args, engine, sandbox, summary, trust};
+
+/// Runs one command under the project's policy and tells what became of it.
+pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8, Failure> {
+    let project = Project::open(asked.policy.as_deref())?;
+    let engine = engine::Engine::open(engine::runtime()?, folders, Vec::new())?;
+    approval::require(&engine.broker, &project, asked.approved.as_ref())?;
+    let created = engine.create_run(&project, asked.approved.as_ref(), None)?;
+    let run = Arc::clone(&created.run);
+    // Whatever happens from here on, the run ends: its token must not outlive this process's work.
+    let ending = Ending {
+        broker: &engine.broker,
+        run: &run,
+    };
+    let finished = sandboxed(&asked, folders, &project, &engine, &run, json);
+    drop(ending);
+    let report = report(&engine, &run, &asked, &finished)?;
+    if let Err(error) = engine.broker.save_report(&report) {
+        say(format_args!("note: the report could not be kept: {error}"));
+    }
+    if json {
+        output::json(&report);
+    }
+    let finished = finished?;
+    if !asked.quiet && !json {
+        summary::after_run(&report, &finished, &project);
+    }
+    let code = sdk::exit::code(&report.outcome);
+    if code == 0 && asked.fail_on_deny && !report.denied.is_empty() {
+        return Ok(sdk::exit::DENIED);
+    }
+    Ok(code)
+}
+
+fn sandboxed(
+    asked: &args::Run,
+    folders: &Folders,
+    project: &Project,
+    engine: &engine::Engine,
+    run: &Arc<Run>,
+    json: bool,
+) -> Result<Finished, Failure> {
+    let run_folder = folders.run(run.id());
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&run_folder)
+        .map_err(|error| {
+            Failure::ours(format!("cannot make the folder `{}`", run_folder.display()))
+                .because(error)
+        })?;
+    let spec = sandbox::spec(sandbox::Wanted {
+        folders,
+        project,
+        run_folder: &run_folder,
+        environment: match project.policy.sandbox().network {
+            // Where there is no proxy, its variables would only make errors harder to understand.
+            NetworkMode::None => run.environment(),
+            NetworkMode::ProxyOnly => {
+                engine::environment(run, engine::INSIDE, sandbox::CA_BUNDLE, None)
+            }
+        },
+        ca_bundle: trust::with_system(run.authority().ca_pem()),
+        files: Vec::new(),
+        mask: engine.broker.secret_files(),
+        command: asked.command.clone(),
+    })?;
+    let prepared = launcher::prepare(&spec).map_err(cannot_build)?;
+    for note in prepared.notes() {
+        say(format_args!("note: {note}"));
+    }
+    let mut started = prepared.start().map_err(cannot_build)?;
+    if let Some(doors) = started.doors.take() {
+        engine.serve_run(doors, run)?;
+    }
+    engine.end_on_signals(started.killer())?;
+    started.release().map_err(cannot_build)?;
+    // With --json the report has standard output for itself.
+    let mut pass_on = |stream: Stream, bytes: &[u8]| {
+        let _ = match stream {
+            Stream::Stdout if !json => {
+                let mut out = io::stdout().lock();
+                out.write_all(bytes).and_then(|()| out.flush())
+            }
+            Stream::Stdout | Stream::Stderr => io::stderr().lock().write_all(bytes),
+        };
+    };
+    Ok(started.wait(&mut pass_on))
+}
+
+fn cannot_build(error: launcher::Error) -> Failure {
+    Failure::ours("the sandbox cannot be built as the policy says; nothing ran").because(error)
+}
+
+/// Ends the run when it goes out of scope.
+struct Ending<'a> {
+    broker: &'a Broker,
+    run: &'a Run,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.broker.end_run(self.run) {
+            say(format_args!(
+                "error: the run could not be ended in the store: {error}"
+            ));
+        }
+    }
+}
+
+fn report(
+    engine: &engine::Engine,
+    run: &Run,
+    asked: &args::Run,
+    finished: &Result<Finished, Failure>,
+) -> Result<Report, Failure> {
+    let tally = engine.tally(run.id())?;
+    let name = asked
+        .command
+        .first()
+        .map(|program| program.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let step = match finished {
+        Ok(finished) => Step {
+            name,
+            index: 1,
+            outcome: finished.outcome.clone(),
+            limits_hit: finished.limits_hit.clone(),
+            attempts: 1,
+            started: None,
+            wall_ms: u64::try_from(finished.wall.as_millis()).unwrap_or(u64::MAX),
+            cpu_ms: finished
+                .cpu
+                .map(|cpu| u64::try_from(cpu.as_millis()).unwrap_or(u64::MAX)),
+            memory_peak: finished.memory_peak,
+            stdout: finished.stdout.clone(),
+            stderr: finished.stderr.clone(),
+            reached: tally.reached(),
+        },
+        Err(failure) => Step {
+            name,
+            index: 1,
+            outcome: Outcome::Failed(StepFailure::SetupFailed(failure.to_string())),
+            limits_hit: Vec::new(),
+            attempts: 0,
+            started: None,
+            wall_ms: 0,
+            cpu_ms: None,
+            memory_peak: None,
+            stdout: Tail::default(),
+            stderr: Tail::default(),
+            reached: Vec::new(),
+        },
+    };
+    Ok(Report {
+        run: run.id().clone(),
+        policy: run.policy().digest().to_string(),
+        state: "ended".to_owned(),
+        outcome: step.outcome.clone(),
+        steps: vec![step],
+        reached: tally.reached(),
+        denied: tally.denied(),
+    })
+}

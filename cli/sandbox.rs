@@ -1,0 +1,169 @@
+//! How a policy, a run and this machine become the sandbox that the launcher builds.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use launcher::{CaBundle, MadeUp, Spec, Stdin, View, Workspace, WorkspaceMode};
+
+use crate::failure::Failure;
+use crate::folders::{self, Folders};
+use crate::project::Project;
+
+/// What the sandbox is to be built from.
+pub(crate) struct Wanted<'a> {
+    /// The installation.
+    pub(crate) folders: &'a Folders,
+    /// The project and its policy.
+    pub(crate) project: &'a Project,
+    /// The run's own folder in the state folder.
+    pub(crate) run_folder: &'a Path,
+    /// Proxy and trust variables, and placeholders.
+    pub(crate) environment: BTreeMap<String, String>,
+    /// The certificate authorities that programs inside shall trust, in PEM.
+    pub(crate) ca_bundle: Vec<u8>,
+    /// Files made up for clients that read no variable.
+    pub(crate) files: Vec<MadeUp>,
+    /// Host paths that no view may show, such as the files of secrets.
+    pub(crate) mask: Vec<PathBuf>,
+    /// The command.
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Writes down what the launcher shall build.
+pub(crate) fn spec(wanted: Wanted<'_>) -> Result<Spec, Failure> {
+    let policy = &wanted.project.policy;
+    let workspace = workspace(&wanted)?;
+    let here = std::env::current_dir()
+        .and_then(|here| here.canonicalize())
+        .map_err(|error| Failure::ours("cannot tell which folder this is").because(error))?;
+    let workdir = workspace
+        .as_ref()
+        .filter(|workspace| here.starts_with(&workspace.host))
+        .map(|_| here);
+    let mut mask = vec![wanted.folders.config.clone(), wanted.folders.state.clone()];
+    mask.extend(wanted.mask);
+
+    let mut env: BTreeMap<OsString, OsString> = BTreeMap::new();
+    env.insert("LANG".into(), "C.UTF-8".into());
+    if let Some(term) = std::env::var_os("TERM") {
+        env.insert("TERM".into(), term);
+    }
+    for (name, value) in wanted.environment {
+        env.insert(name.into(), value.into());
+    }
+    for (name, value) in &policy.sandbox().env {
+        env.insert(name.into(), value.into());
+    }
+
+    let limits = policy.limits();
+    Ok(Spec {
+        argv: wanted.command,
+        env,
+        workdir,
+        view: View {
+            home: folders::home()?,
+            path: std::env::var_os("PATH").unwrap_or_default(),
+            workspace,
+            read: policy
+                .sandbox()
+                .read
+                .iter()
+                .map(|path| absolute(&wanted.project.folder, path))
+                .collect::<Result<_, _>>()?,
+            mask,
+            ca: Some(CaBundle {
+                pem: wanted.ca_bundle,
+                at: CA_BUNDLE.into(),
+                over: BUNDLES.iter().map(PathBuf::from).collect(),
+            }),
+            files: wanted.files,
+        },
+        network: match policy.sandbox().network {
+            policies::NetworkMode::None => launcher::NetworkMode::None,
+            policies::NetworkMode::ProxyOnly => launcher::NetworkMode::ProxyOnly,
+        },
+        limits: launcher::Limits {
+            memory: limits.memory,
+            cpus: limits.cpus,
+            cpu_time: limits.cpu_time,
+            wall: limits.wall,
+            processes: limits.processes,
+            disk: limits.disk,
+            output: limits.output,
+            file_size: limits.file_size,
+            open_files: limits.open_files,
+        },
+        stdin: Stdin::InheritUnlessTerminal,
+    })
+}
+
+fn workspace(wanted: &Wanted<'_>) -> Result<Option<Workspace>, Failure> {
+    let asked = &wanted.project.policy.sandbox().workspace;
+    let mode = match asked.mode {
+        policies::WorkspaceMode::None => return Ok(None),
+        policies::WorkspaceMode::ReadOnly => WorkspaceMode::ReadOnly,
+        policies::WorkspaceMode::ReadWrite => WorkspaceMode::ReadWrite,
+        policies::WorkspaceMode::Overlay => {
+            let (upper, work) = (
+                wanted.run_folder.join("upper"),
+                wanted.run_folder.join("work"),
+            );
+            for folder in [&upper, &work] {
+                fs::DirBuilder::new()
+                    .mode(0o700)
+                    .create(folder)
+                    .map_err(|error| {
+                        Failure::ours(format!("cannot make the folder `{}`", folder.display()))
+                            .because(error)
+                    })?;
+            }
+            WorkspaceMode::Overlay { upper, work }
+        }
+    };
+    let folder = &wanted.project.folder;
+    let host = absolute(folder, &asked.path)?;
+    // The policy is the owner's word; what runs under it may read it and not change it.
+    let protect = wanted
+        .project
+        .file
+        .iter()
+        .filter_map(|file| file.strip_prefix(&host).ok())
+        .map(Path::to_owned)
+        .collect();
+    Ok(Some(Workspace {
+        host,
+        mode,
+        hide: wanted.project.policy.sandbox().hide.clone(),
+        protect,
+    }))
+}
+
+/// A path of the policy, from its own folder or the owner's home, with links resolved where the owner's machine has them.
+fn absolute(folder: &Path, path: &str) -> Result<PathBuf, Failure> {
+    let joined = match path.strip_prefix("~/") {
+        Some(rest) => folders::home()?.join(rest),
+        None => folder.join(path),
+    };
+    joined.canonicalize().map_err(|error| {
+        Failure::bad_policy(format!(
+            "cannot find `{}`, which the policy names",
+            joined.display()
+        ))
+        .because(error)
+    })
+}
+
+/// Where the sandbox has the certificates.
+pub(crate) const CA_BUNDLE: &str = "/etc/ssl/valetkey/ca-bundle.pem";
+
+// Where distributions keep the bundle that programs read without being told.
+const BUNDLES: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];

@@ -1,0 +1,111 @@
+//! What a person reads after a run.
+
+use launcher::Finished;
+use policies::NetworkMode;
+use sdk::report::{Failure, Limit, LimitHit, Outcome, Reached, Report};
+
+use crate::output::{bytes, count, say};
+use crate::project::Project;
+
+/// Tells on standard error how the run ended, what it reached and what it was refused.
+pub(crate) fn after_run(report: &Report, finished: &Finished, project: &Project) {
+    say("");
+    say(format_args!("valetkey: {}", ended(report, finished)));
+    for line in network(report, project.policy.sandbox().network) {
+        say(format_args!("  {line}"));
+    }
+    say(format_args!(
+        "  details: valetkey audit show {}",
+        report.run
+    ));
+}
+
+fn ended(report: &Report, finished: &Finished) -> String {
+    let seconds = finished.wall.as_secs_f64();
+    let mut used = format!("{seconds:.1} s");
+    if let Some(peak) = finished.memory_peak {
+        used.push_str(&format!(", {} of memory at most", bytes(peak)));
+    }
+    match &report.outcome {
+        Outcome::Passed => format!("passed ({used})"),
+        Outcome::NotReached => "nothing ran".to_owned(),
+        Outcome::Failed(failure) => match failure {
+            Failure::Exit(code) => format!("failed with exit code {code} ({used})"),
+            Failure::Signal(signal) => format!("ended by signal {signal} ({used})"),
+            Failure::Limit(hit) => limit(hit),
+            Failure::NotFound => "the command was not found in the sandbox".to_owned(),
+            Failure::NotExecutable => "the command cannot be executed".to_owned(),
+            Failure::SetupFailed(why) => format!("nothing ran: {why}"),
+        },
+    }
+}
+
+/// "it used more than its memory limit of 512.0 MiB; raise `limits.memory` …"
+fn limit(hit: &LimitHit) -> String {
+    let name = hit.which.as_str();
+    let amount = |value: u64| match hit.which {
+        Limit::Memory | Limit::Disk | Limit::FileSize | Limit::Output => bytes(value),
+        Limit::Wall | Limit::CpuTime => format!("{:.1} s", value as f64 / 1000.0),
+        Limit::Cpus | Limit::Processes | Limit::OpenFiles => value.to_string(),
+    };
+    let used = hit
+        .used
+        .map_or_else(String::new, |used| format!(" (used: {})", amount(used)));
+    format!(
+        "stopped: it reached its {name} limit of {}{used}; raise `limits.{name}` in valetkey.toml if it needs more",
+        amount(hit.value)
+    )
+}
+
+/// What was reached and refused, a line each.
+pub(crate) fn network(report: &Report, mode: NetworkMode) -> Vec<String> {
+    let mut lines = Vec::new();
+    if report.reached.is_empty() {
+        lines.push("reached no host".to_owned());
+    } else {
+        lines.push(format!(
+            "reached {}",
+            count(report.reached.len() as u64, "host")
+        ));
+        lines.extend(
+            report
+                .reached
+                .iter()
+                .map(|host| format!("  {}", reached(host))),
+        );
+    }
+    let refused: u64 = report.denied.iter().map(|denied| denied.times).sum();
+    if refused > 0 {
+        lines.push(format!("refused {}", count(refused, "request")));
+        for denied in &report.denied {
+            let host = denied.host.as_deref().unwrap_or("(no host)");
+            let times = if denied.times > 1 {
+                format!(" ({} times)", denied.times)
+            } else {
+                String::new()
+            };
+            lines.push(format!("  {host}: {}{times}", denied.code));
+        }
+        lines.push("to allow a host: add an [[allow]] rule to valetkey.toml, then `valetkey policy approve`".to_owned());
+    }
+    if mode == NetworkMode::None {
+        lines.push(
+            "it had no network; to allow a host: `valetkey policy init --allow HOST`".to_owned(),
+        );
+    }
+    lines
+}
+
+fn reached(host: &Reached) -> String {
+    let mut line = format!(
+        "{}: {}, {} sent, {} received",
+        host.host,
+        count(host.requests, "request"),
+        bytes(host.bytes_in),
+        bytes(host.bytes_out)
+    );
+    if !host.secrets.is_empty() {
+        line.push_str(&format!(", with the secret {}", host.secrets.join(", ")));
+    }
+    line
+}

@@ -32,6 +32,7 @@ pub(crate) fn user_namespace() -> String {
 /// Advice about a mount of the host that cannot be copied.
 pub(crate) fn tree(id_mapped: bool, error: &io::Error) -> String {
     match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EUSERS) => user_namespace(),
         Some(libc::EPERM) => {
             "this root may not mount (a container?): run as an ordinary user, or give the container \
              CAP_SYS_ADMIN"

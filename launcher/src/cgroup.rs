@@ -39,6 +39,19 @@ impl Cgroup {
             accounting: None,
             made: Vec::new(),
         };
+        let wanted: Vec<&str> = [
+            ("memory", limits.memory.is_some()),
+            ("pids", limits.processes.is_some()),
+            ("cpu", limits.cpus.is_some()),
+            ("cpuacct", limits.cpu_time.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(controller, is_wanted)| is_wanted.then_some(controller))
+        .collect();
+        // Joining a group takes the kernel milliseconds, so none is made for nothing.
+        if wanted.is_empty() {
+            return None;
+        }
         if let Some(parent) = unified_parent() {
             sweep(&parent);
             if let Some(group) = cgroup.make(&parent.join(&name), Version::Two) {
@@ -49,7 +62,7 @@ impl Cgroup {
                 cgroup.accounting = Some(group);
             }
         } else {
-            for controller in ["memory", "pids", "cpu", "cpuacct"] {
+            for controller in wanted {
                 let Some(parent) = legacy_parent(controller) else {
                     continue;
                 };
@@ -210,13 +223,11 @@ fn own_name() -> String {
     static MADE: AtomicU32 = AtomicU32::new(0);
     let pid = std::process::id();
     let started = crate::usage::started(pid).unwrap_or(0);
-    format!(
-        "{PREFIX}{pid}-{started}-{}",
-        MADE.fetch_add(1, Ordering::Relaxed)
-    )
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    format!("{PREFIX}{}-{pid}-{started}-{number}", process_namespace())
 }
 
-/// Removes groups whose makers are gone.
+/// Removes groups whose makers are gone. Only an empty group can be removed, and their processes ended with them.
 fn sweep(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -224,13 +235,23 @@ fn sweep(parent: &Path) {
             continue;
         };
         let mut parts = rest.split('-').map(str::parse::<u64>);
-        if let (Some(Ok(pid)), Some(Ok(started))) = (parts.next(), parts.next())
-            && u32::try_from(pid).ok().and_then(crate::usage::started) != Some(started)
-        {
-            let _ = std::fs::write(entry.path().join("cgroup.kill"), "1");
+        let (Some(Ok(namespace)), Some(Ok(pid)), Some(Ok(started))) =
+            (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let found = u32::try_from(pid).ok().and_then(crate::usage::started);
+        // In another process namespace the number would mean another process.
+        if namespace == process_namespace() && found != Some(started) {
             let _ = std::fs::remove_dir(entry.path());
         }
     }
+}
+
+/// Which namespace our process numbers belong to.
+fn process_namespace() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
 }
 
 /// The nearest group above, in the unified hierarchy, below which a group with the controllers can be made.
@@ -304,4 +325,32 @@ fn keyed(path: &Path, key: &str) -> u64 {
         .find(|(name, _)| *name == key)
         .and_then(|(_, value)| value.trim().parse().ok())
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_dead_supervisor_left_is_swept_and_nothing_else() {
+        let parent = tempfile::tempdir().unwrap();
+        let alive = own_name();
+        // No process has this number: it is above the kernel's largest.
+        let here = process_namespace();
+        let dead = format!("{PREFIX}{here}-4194999-17-0");
+        let reused = format!("{PREFIX}{here}-{}-1-0", std::process::id());
+        let elsewhere = format!("{PREFIX}1-4194999-17-0");
+        for name in [alive.as_str(), &dead, &reused, &elsewhere, "system.slice"] {
+            std::fs::create_dir(parent.path().join(name)).unwrap();
+        }
+        sweep(parent.path());
+        let mut left: Vec<String> = std::fs::read_dir(parent.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        let mut expected = vec!["system.slice".to_owned(), alive, elsewhere];
+        expected.sort();
+        assert_eq!(left, expected);
+    }
 }

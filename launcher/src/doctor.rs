@@ -1,8 +1,217 @@
 //! What this machine can do, found by trying.
 
+use std::path::{Path, PathBuf};
+
+use sdk::report::Outcome;
+
 use crate::answer::Check;
+use crate::cgroup::Cgroup;
+use crate::error::Error;
+use crate::prepare::prepare;
+use crate::spec::{Limits, NetworkMode, Spec, Workspace, WorkspaceMode};
 
 /// Tries everything the launcher needs, for real, and says what to do about what does not work.
+///
+/// Each attempt is a sandbox that runs `true`. Nothing is left behind.
 pub fn doctor() -> Vec<Check> {
-    Vec::new()
+    let by_root = rustix::process::geteuid().is_root();
+    let mut checks = vec![kernel()];
+    checks.push(attempt(
+        "sandbox",
+        "namespaces, mounts by descriptor, proc, system call filter",
+        &plain(),
+    ));
+    let mut captured = plain();
+    captured.network = NetworkMode::ProxyOnly;
+    checks.push(attempt(
+        "network capture",
+        "every connection ends at the run's listeners (nf_tables, tproxy)",
+        &captured,
+    ));
+    checks.push(workspace(
+        "writable workspace",
+        if by_root {
+            "shown as the sandbox's user's (id-mapped mount)"
+        } else {
+            "shown as your own"
+        },
+        |_| WorkspaceMode::ReadWrite,
+    ));
+    checks.push(workspace(
+        "overlay workspace",
+        "changes are kept apart from the folder (overlayfs)",
+        |layers| WorkspaceMode::Overlay {
+            upper: layers.join("upper"),
+            work: layers.join("work"),
+        },
+    ));
+    checks.extend(groups());
+    checks
 }
+
+fn kernel() -> Check {
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    let mut numbers = release.split(['.', '-']).map(str::parse::<u32>);
+    let version = (
+        numbers.next().and_then(Result::ok).unwrap_or(0),
+        numbers.next().and_then(Result::ok).unwrap_or(0),
+    );
+    let ok = version >= OLDEST;
+    Check {
+        name: "kernel",
+        ok,
+        optional: false,
+        detail: format!("Linux {release}"),
+        advice: if ok {
+            String::new()
+        } else {
+            format!("Linux {}.{} or newer is needed", OLDEST.0, OLDEST.1)
+        },
+    }
+}
+
+fn plain() -> Spec {
+    let mut spec = Spec::new(["true"], "/home/user");
+    spec.limits = Limits {
+        wall: Some(std::time::Duration::from_secs(30)),
+        ..Limits::default()
+    };
+    spec
+}
+
+fn workspace(name: &'static str, what: &str, mode: impl FnOnce(&Path) -> WorkspaceMode) -> Check {
+    match Scratch::new() {
+        Ok(scratch) => {
+            let mut spec = plain();
+            spec.view.workspace = Some(Workspace {
+                host: scratch.0.join("workspace"),
+                mode: mode(&scratch.0.join("layers")),
+                hide: Vec::new(),
+                protect: Vec::new(),
+            });
+            attempt(name, what, &spec)
+        }
+        Err(error) => Check {
+            name,
+            ok: false,
+            optional: true,
+            detail: format!("no folder to try it in could be made: {error}"),
+            advice: "make /var/tmp or /tmp writable".into(),
+        },
+    }
+}
+
+fn attempt(name: &'static str, what: &str, spec: &Spec) -> Check {
+    let (detail, advice) = match run(spec) {
+        Ok(Outcome::Passed) => {
+            return Check {
+                name,
+                ok: true,
+                optional: false,
+                detail: what.into(),
+                advice: String::new(),
+            };
+        }
+        Ok(outcome) => (
+            format!("`true` did not pass in it: {outcome:?}"),
+            "see whether /usr/bin/true works outside; otherwise report this".into(),
+        ),
+        Err(Error::Machine {
+            part,
+            advice,
+            source,
+        }) => (format!("{part}: {source}"), advice),
+        Err(error) => (error.to_string(), "report this".into()),
+    };
+    Check {
+        name,
+        ok: false,
+        optional: false,
+        detail,
+        advice,
+    }
+}
+
+fn run(spec: &Spec) -> Result<Outcome, Error> {
+    let mut started = prepare(spec)?.start()?;
+    started.release()?;
+    Ok(started.wait(&mut |_, _| {}).outcome)
+}
+
+fn groups() -> Vec<Check> {
+    let limits = Limits {
+        memory: Some(1 << 30),
+        cpus: Some(1.0),
+        ..Limits::default()
+    };
+    let group = Cgroup::create(&limits);
+    let advice = "run it in a delegated group, for instance with `systemd-run --user --scope -p Delegate=yes valetkey \
+                  run …`; without one the limit is kept by watching";
+    let found = [
+        (
+            "memory control group",
+            group.as_ref().is_some_and(Cgroup::bounds_memory),
+        ),
+        (
+            "cpu control group",
+            group.as_ref().is_some_and(Cgroup::bounds_cpus),
+        ),
+    ];
+    found
+        .into_iter()
+        .map(|(name, ok)| Check {
+            name,
+            ok,
+            optional: true,
+            detail: if ok {
+                "the kernel keeps the limit".into()
+            } else {
+                "no group can be made".into()
+            },
+            advice: if ok { String::new() } else { advice.into() },
+        })
+        .collect()
+}
+
+/// Folders to try a workspace with, removed in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> std::io::Result<Self> {
+        use std::os::unix::fs::DirBuilderExt;
+        // A disk if there is one: memory file systems cannot hold an overlay's layer before Linux 6.6.
+        let above = ["/var/tmp", "/tmp"]
+            .into_iter()
+            .find(|folder| Path::new(folder).is_dir());
+        let above = Path::new(above.unwrap_or("/tmp")).canonicalize()?;
+        let mut private = std::fs::DirBuilder::new();
+        private.mode(0o700);
+        for number in 0..100 {
+            let folder = above.join(format!("valetkey-doctor-{}-{number}", std::process::id()));
+            match private.create(&folder) {
+                Ok(()) => {
+                    let scratch = Self(folder);
+                    for part in ["workspace", "layers", "layers/upper", "layers/work"] {
+                        private.create(scratch.0.join(part))?;
+                    }
+                    return Ok(scratch);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(std::io::ErrorKind::AlreadyExists.into())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = crate::workspace::remove_folder(&self.0);
+    }
+}
+
+/// `mount_setattr` with id-mapped mounts.
+const OLDEST: (u32, u32) = (5, 12);

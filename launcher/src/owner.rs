@@ -38,13 +38,9 @@ impl Owner {
             rustix::process::geteuid().as_raw(),
             rustix::process::getegid().as_raw(),
         );
-        if user == 0 {
-            static STARTED: AtomicU32 = AtomicU32::new(0);
-            // One number a sandbox as far as possible: limits that the kernel counts by user are then its own.
-            let number = std::process::id()
-                .wrapping_mul(16)
-                .wrapping_add(STARTED.fetch_add(1, Ordering::Relaxed));
-            let user = FIRST + (number & 0xffff);
+        if user == 0
+            && let Some(user) = unused_number()
+        {
             return Self {
                 user,
                 group: user,
@@ -122,6 +118,47 @@ impl Owner {
             }
         }
     }
+}
+
+/// A user number for a sandbox started by root, one a sandbox as far as possible: limits that the kernel counts by user
+/// are then its own.
+///
+/// `None` for the root of a user namespace that has no other users: it is an ordinary user of the host.
+fn unused_number() -> Option<u32> {
+    static STARTED: AtomicU32 = AtomicU32::new(0);
+    let number = std::process::id()
+        .wrapping_mul(16)
+        .wrapping_add(STARTED.fetch_add(1, Ordering::Relaxed));
+    let wanted = FIRST + (number & 0xffff);
+    let (users, groups) = (extents("uid_map"), extents("gid_map"));
+    let is_known = |number: u32| {
+        let has = |extents: &[(u32, u32)]| {
+            extents
+                .iter()
+                .any(|(first, count)| number >= *first && number - first < *count)
+        };
+        has(&users) && has(&groups)
+    };
+    if is_known(wanted) {
+        return Some(wanted);
+    }
+    // In a container that has its own users: the last of them, which images do not use.
+    let (first, count) = users.iter().copied().max_by_key(|(first, _)| *first)?;
+    let last = first.checked_add(count.checked_sub(1)?)?;
+    let number = last - (number % 256).min(count.saturating_sub(1) / 2);
+    (number != 0 && is_known(number)).then_some(number)
+}
+
+/// The ranges of users or groups that our user namespace knows: first and count.
+fn extents(name: &str) -> Vec<(u32, u32)> {
+    let text = std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| {
+            let mut numbers = line.split_whitespace().map(str::parse::<u32>);
+            let (first, _, count) = (numbers.next()?, numbers.next()?, numbers.next()?);
+            Some((first.ok()?, count.ok()?))
+        })
+        .collect()
 }
 
 /// A user namespace with these maps. It needs a process for a moment.

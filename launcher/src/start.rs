@@ -4,6 +4,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
@@ -26,6 +27,7 @@ use crate::sys::{self, Side};
 pub struct Started {
     /// The run's listeners, for `NetworkMode::ProxyOnly`. Take them before `release`.
     pub doors: Option<Doors>,
+    pub(crate) released: Option<Instant>,
     pub(crate) plan: Plan,
     pub(crate) limits: Limits,
     pub(crate) upper: Option<PathBuf>,
@@ -137,6 +139,8 @@ impl Prepared {
             answer => return Err(self.explain(answer.map(|(report, _)| report), &mut running)),
         }
         self.owner.map(pid)?;
+        speak(&ours)?;
+        // While the child builds: joining takes some milliseconds, and nothing of the command runs before it is done.
         if let Some(cgroup) = &self.cgroup {
             cgroup.attach(pid).map_err(|source| Error::Machine {
                 part: "putting the sandbox into its control group".into(),
@@ -144,7 +148,6 @@ impl Prepared {
                 source,
             })?;
         }
-        speak(&ours)?;
         let (scratch, doors) = match receive(&ours) {
             Some((Report::Ready, descriptors)) => received(descriptors)?,
             answer => return Err(self.explain(answer.map(|(report, _)| report), &mut running)),
@@ -154,6 +157,7 @@ impl Prepared {
         }
         Ok(Started {
             doors,
+            released: None,
             plan: self.plan,
             limits: self.limits,
             upper: self.upper,
@@ -182,8 +186,9 @@ impl Prepared {
 }
 
 impl Started {
-    /// Lets the command start.
+    /// Lets the command start. Its time on the clock counts from here; call it once.
     pub fn release(&mut self) -> Result<(), Error> {
+        self.released = Some(Instant::now());
         speak(&self.control)
     }
 

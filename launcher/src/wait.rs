@@ -17,9 +17,12 @@ impl Started {
     /// Waits for the end, passing on output as it comes and keeping the limits.
     ///
     /// Everything the command started has ended when this returns. A callback that blocks delays the keeping of those
-    /// limits that are kept by watching.
+    /// limits that are kept by watching. A sandbox that was not released is ended.
     pub fn wait(mut self, on_output: &mut dyn FnMut(Stream, &[u8])) -> Finished {
-        let began = Instant::now();
+        let began = self.released.unwrap_or_else(|| {
+            self.killer().kill();
+            Instant::now()
+        });
         let mut watch = Watch::new(&self, began);
         let mut output = Output::new(self.limits.output);
         let mut said: Option<Report> = None;

@@ -120,14 +120,27 @@ fn overlay(layout: &mut Layout, host: &Path, upper: &Path, work: &Path) -> Resul
 
 /// A `volatile` overlay leaves a mark in its work folder that keeps it from being used again.
 fn clear_work(work: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
     let left = work.join("work");
     if left.symlink_metadata().is_ok_and(|found| found.is_dir()) {
-        // The kernel makes it without any permission.
-        std::fs::set_permissions(&left, std::fs::Permissions::from_mode(0o700))?;
-        std::fs::remove_dir_all(&left)?;
+        remove_folder(&left)?;
     }
     Ok(())
+}
+
+/// Removes a folder with what is in it, whatever its permissions.
+pub(crate) fn remove_folder(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    // The kernel makes these folders without any permission.
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))?;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_folder(&entry.path())?;
+        } else {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    std::fs::remove_dir(folder)
 }
 
 /// Names are put into mount options, where some characters mean something.
@@ -279,7 +292,10 @@ impl<'a> Search<'a> {
         };
         let is_dir = kind == FileType::Directory;
         let by_policy = self.globs.iter().any(|glob| glob.matches(path));
+        // A read-only mount does not keep anybody from connecting: these lead to processes of the host.
+        let leads_out = matches!(kind, FileType::Socket | FileType::Fifo);
         let is_hidden = by_policy
+            || leads_out
             || match suspicion(path, is_dir) {
                 Suspicion::Hidden => true,
                 Suspicion::IfItHolds(words) => {

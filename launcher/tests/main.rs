@@ -1,5 +1,14 @@
 //! What a sandbox keeps in and keeps out, tried from inside.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod support;
 
 mod basics;
+mod files;
+mod kernel;
+mod limits;
+mod network;
+mod processes;
+mod setup;
+mod view;

@@ -47,31 +47,66 @@ impl Diagnostic {
 
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "error: {}", self.message)?;
-        write!(f, "  --> {}:{}:{}", self.file, self.line, self.column)?;
+        writeln!(f, "error: {}", plain(&self.message))?;
+        write!(
+            f,
+            "  --> {}:{}:{}",
+            plain(&self.file),
+            self.line,
+            self.column
+        )?;
         if !self.source_line.is_empty() {
             let number = self.line.to_string();
             let margin = " ".repeat(number.len());
-            // A tab is one column wide here, so that the caret stands under what it means.
-            let shown: String = self
-                .source_line
-                .chars()
-                .map(|c| if c.is_control() { ' ' } else { c })
-                .collect();
+            let shown = plain(&self.source_line);
             let (start, length) = (self.column.saturating_sub(1), self.length.max(1));
             write!(f, "\n{margin} |\n{number} | {shown}\n{margin} | ")?;
             write!(f, "{}{}", " ".repeat(start), "^".repeat(length))?;
         }
         if let Some(hint) = &self.hint {
-            write!(f, "\nhint: {hint}")?;
+            write!(f, "\nhint: {}", plain(hint))?;
         }
         Ok(())
     }
 }
 
+/// A text in which nothing moves the cursor, changes colours or turns the direction: whoever wrote the file must not
+/// decide what its reader sees. Each character keeps one column, so that carets stand under what they mean.
+fn plain(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\t' => ' ',
+        c if c.is_control() || is_deceptive(c) => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(shown).collect()
+}
+
+/// Whether a character is not seen or reorders what is seen.
+pub(crate) fn is_deceptive(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_cannot_write_to_the_terminal() {
+        let mut diagnostic = Diagnostic::of_file("a\x1b[2J", "key `\u{202e}`\nerror: none");
+        diagnostic.source_line = "\x1b]0;x\x07".into();
+        let shown = diagnostic.to_string();
+        assert!(!shown.contains(['\x1b', '\x07', '\u{202e}']), "{shown}");
+        assert_eq!(shown.lines().count(), 5, "{shown}");
+    }
 
     #[test]
     fn a_diagnostic_points_at_the_place() {

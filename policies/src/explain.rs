@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::amount::Amount;
 use crate::condition::Subject;
+use crate::diagnostic::is_deceptive;
 use crate::rule::{Effect, Mode, Rule};
 use crate::settings::Settings;
 
@@ -164,11 +165,6 @@ fn quoted(text: &str) -> String {
     }
     quoted.push('"');
     quoted
-}
-
-/// Characters that are not seen or that reorder what is seen.
-fn is_deceptive(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{ad}')
 }
 
 fn one_line(text: &str) -> String {

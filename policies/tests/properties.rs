@@ -49,7 +49,7 @@ impl Sources for Nothing {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn a_canonical_host_is_its_own_canonical_form(text in hostlike()) {

@@ -299,3 +299,47 @@ fn a_total_deny_tells_its_reason() {
     };
     assert_eq!(refusal.reason, Some("no"));
 }
+
+#[test]
+fn a_policy_is_shared_between_threads() {
+    fn is_shared<T: Send + Sync>(_: &T) {}
+    is_shared(&policy(""));
+}
+
+struct Header(&'static [(&'static str, &'static str)]);
+
+impl Fields for Header {
+    fn values(&self, name: &str) -> Vec<&[u8]> {
+        let found = self.0.iter().filter(|(field, _)| *field == name);
+        found.map(|(_, value)| value.as_bytes()).collect()
+    }
+}
+
+#[test]
+fn a_condition_on_a_header_field_must_hold_of_its_only_value() {
+    let policy =
+        policy("[[allow]]\nhost = \"api.test\"\nwhen.header = { X-Team = [\"a\", \"b\"] }\n");
+    let host = Host::parse("api.test").unwrap();
+    let target = RequestPath::parse("/").unwrap();
+    for (fields, is_allowed) in [
+        (&[("x-team", "b")] as &[_], true),
+        (&[("x-team", "c")], false),
+        (&[("x-team", "a"), ("x-team", "b")], false),
+        (&[], false),
+    ] {
+        let decision = policy.decide(&Request {
+            scheme: Scheme::Https,
+            host: &host,
+            port: 443,
+            method: "GET",
+            target: &target,
+            headers: &Header(fields),
+            upgrade: false,
+        });
+        assert_eq!(
+            matches!(decision, Decision::Allow(_)),
+            is_allowed,
+            "{fields:?}"
+        );
+    }
+}

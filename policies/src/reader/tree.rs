@@ -85,6 +85,9 @@ impl Table {
 /// Reads TOML. Every syntax error and duplicate key becomes a finding; what could be read is given back, so that
 /// the rest of the file is checked too.
 pub fn parse_toml(source: &SourceText, findings: &Findings) -> Node {
+    if is_too_long(source, findings) {
+        return nothing();
+    }
     let (table, errors) = DeTable::parse_recoverable(source.text());
     for error in errors {
         let span = error.span().unwrap_or(0..0);
@@ -104,6 +107,9 @@ pub fn parse_toml(source: &SourceText, findings: &Findings) -> Node {
 
 /// Reads JSON. Duplicate keys are an error here too.
 pub fn parse_json(source: &SourceText, findings: &Findings) -> Node {
+    if is_too_long(source, findings) {
+        return nothing();
+    }
     match serde_json::from_str::<Node>(source.text()) {
         Ok(node) => node,
         Err(error) => {
@@ -111,13 +117,29 @@ pub fn parse_json(source: &SourceText, findings: &Findings) -> Node {
             diagnostic.line = error.line().max(1);
             diagnostic.column = error.column().max(1);
             findings.add(diagnostic);
-            Node {
-                span: 0..0,
-                value: Value::Table(Table::default()),
-            }
+            nothing()
         }
     }
 }
+
+/// What is left of a text that cannot be read at all.
+fn nothing() -> Node {
+    Node {
+        span: 0..0,
+        value: Value::Table(Table::default()),
+    }
+}
+
+fn is_too_long(source: &SourceText, findings: &Findings) -> bool {
+    let is_too_long = source.text().len() > MAX_LENGTH;
+    if is_too_long {
+        findings.add(source.diagnostic(0..0, "the text is longer than 64 MiB"));
+    }
+    is_too_long
+}
+
+/// Room for a million rules; more is an attempt to use up the memory.
+const MAX_LENGTH: usize = 64 << 20;
 
 fn from_table(table: DeTable<'_>, source: &SourceText, findings: &Findings) -> Table {
     let mut entries: Vec<_> = table

@@ -57,10 +57,9 @@ async fn carry(
 ) -> Result<(http::response::Parts, Incoming, Lease), Refusal> {
     let core = &inbound.core;
     let (mut parts, incoming) = request.into_parts();
-    let principal = inbound.identify(&parts)?;
-    record.of_run(principal.run());
+    let principal = inbound.identify(&parts).await?;
     let policy = principal.run().policy();
-    record.under_policy(&policy);
+    record.of(&principal, &policy);
     let destination = inbound.destination(&parts)?;
     record.to(&destination);
     let wishes = fields::clean_request(&mut parts)?;

@@ -7,7 +7,7 @@ use http::request::Parts;
 use policies::Scheme;
 use sdk::Code;
 use sdk::audit::Door;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::authn;
 use crate::core::Core;
@@ -43,6 +43,8 @@ pub(crate) struct Proved {
     principal: Arc<Principal>,
     /// The connection does not outlive the run.
     _listening: Listening,
+    /// It counts as one of the run's connections.
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 /// Where a connection leads.
@@ -57,42 +59,57 @@ pub(crate) enum Leads {
 
 impl Inbound {
     /// The run that a request belongs to.
-    pub(crate) fn identify(&self, parts: &Parts) -> Result<Arc<Principal>, Refusal> {
-        let values = || {
-            let fields = parts.headers.get_all(header::PROXY_AUTHORIZATION);
-            fields.iter().map(|value| value.as_bytes())
-        };
+    pub(crate) async fn identify(&self, parts: &Parts) -> Result<Arc<Principal>, Refusal> {
         let principal = match &self.owner {
             Owner::Known(principal) => Arc::clone(principal),
             Owner::Door(principal) => {
                 if parts.headers.contains_key(header::PROXY_AUTHORIZATION) {
-                    authn::confirm(&self.core, principal, values())?;
+                    authn::confirm(&self.core, principal, tokens(parts))?;
                 }
                 Arc::clone(principal)
             }
-            Owner::Token(proved) => {
-                let mut proved = proved.lock().unwrap_or_else(PoisonError::into_inner);
-                let mut presented = values();
-                match (&*proved, presented.next(), presented.next()) {
-                    (Some(before), Some(value), None) if *before.value == *value => {
-                        Arc::clone(&before.principal)
-                    }
-                    (_, first, _) => {
-                        let principal = authn::identify(&self.core, values())?;
-                        *proved = first.map(|value| Proved {
-                            value: value.into(),
-                            _listening: principal.tell(Arc::clone(&self.ended)),
-                            principal: Arc::clone(&principal),
-                        });
-                        principal
-                    }
-                }
-            }
+            Owner::Token(proved) => match Self::proved_before(proved, tokens(parts)) {
+                Some(principal) => principal,
+                None => self.prove(proved, parts).await?,
+            },
         };
         // The run may have ended since its token was verified.
         if !principal.run().is_active() {
             return Err(Refusal::new(Code::RunEnded));
         }
+        Ok(principal)
+    }
+
+    /// The run of the last request, if this one presents the same.
+    fn proved_before<'h>(
+        proved: &Mutex<Option<Proved>>,
+        mut presented: impl Iterator<Item = &'h [u8]>,
+    ) -> Option<Arc<Principal>> {
+        let (value, None) = (presented.next()?, presented.next()) else {
+            return None;
+        };
+        let proved = proved.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = proved.as_ref().filter(|before| *before.value == *value)?;
+        Some(Arc::clone(&before.principal))
+    }
+
+    async fn prove(
+        &self,
+        proved: &Mutex<Option<Proved>>,
+        parts: &Parts,
+    ) -> Result<Arc<Principal>, Refusal> {
+        let principal = authn::identify(&self.core, tokens(parts))?;
+        // A connection that goes over to another run gives the place it had first, so none is ever waited for in turn.
+        let before = proved.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(before);
+        let place = Arc::clone(&principal.connections).acquire_owned().await;
+        let value = tokens(parts).next().unwrap_or_default().into();
+        *proved.lock().unwrap_or_else(PoisonError::into_inner) = Some(Proved {
+            value,
+            _listening: principal.tell(Arc::clone(&self.ended)),
+            _place: place.ok(),
+            principal: Arc::clone(&principal),
+        });
         Ok(principal)
     }
 
@@ -114,4 +131,9 @@ impl Inbound {
             }
         }
     }
+}
+
+fn tokens(parts: &Parts) -> impl Iterator<Item = &[u8]> {
+    let values = parts.headers.get_all(header::PROXY_AUTHORIZATION);
+    values.iter().map(|value| value.as_bytes())
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use broker::Run;
 use dashmap::DashMap;
+use policies::Digest;
 use rustls::ClientConfig;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::AbortHandle;
@@ -34,6 +35,8 @@ pub(crate) struct Principal {
     pub(crate) client_tls: Arc<ClientConfig>,
     pub(crate) pool: Pool,
     pub(crate) names: Names,
+    /// The digest of the policy that the run began with, as text.
+    digest: (Digest, String),
     /// One for each connection that the run may have.
     pub(crate) connections: Arc<Semaphore>,
     tasks: DashMap<u64, Ending>,
@@ -48,6 +51,10 @@ impl Principal {
             client_tls: core.trust.client_config()?,
             pool: Pool::default(),
             names: Names::default(),
+            digest: {
+                let digest = *run.policy().digest();
+                (digest, digest.to_string())
+            },
             connections: Arc::new(Semaphore::new(
                 core.limits.connections.min(Semaphore::MAX_PERMITS),
             )),
@@ -60,6 +67,15 @@ impl Principal {
 
     pub(crate) fn run(&self) -> &Arc<Run> {
         &self.run
+    }
+
+    /// The digest of a policy as text; writing it out costs more than deciding by it.
+    pub(crate) fn digest_text(&self, digest: &Digest) -> String {
+        if self.digest.0 == *digest {
+            self.digest.1.clone()
+        } else {
+            digest.to_string()
+        }
     }
 
     /// Does something for the run, until the run ends.

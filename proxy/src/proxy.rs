@@ -1,10 +1,11 @@
 //! What a proxy is to those who start it.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use broker::{Broker, Run};
-use tokio::net::{TcpListener, UdpSocket, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixListener};
 
 use crate::core::Core;
 use crate::{Error, ProxySettings, dns, door, probe};
@@ -80,6 +81,28 @@ impl Proxy {
             let owner = Arc::clone(&principal);
             principal.spawn(dns::serve_udp(Arc::clone(&self.core), owner, socket));
         }
+        Ok(())
+    }
+
+    /// Serves one connection of a run whose original destination is known by other means than its own address, until
+    /// the run ends. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// If the run has ended.
+    pub fn serve_captured(
+        &self,
+        stream: TcpStream,
+        original: SocketAddr,
+        run: Arc<Run>,
+    ) -> Result<(), Error> {
+        let principal = self.core.principal(run).map_err(|_| Error::RunEnded)?;
+        let owner = Arc::clone(&principal);
+        principal.spawn(door::serve_captured(
+            Arc::clone(&self.core),
+            stream,
+            owner,
+            original,
+        ));
         Ok(())
     }
 

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use broker::{AuditUnavailable, Broker, Run};
-use policies::Host;
+use policies::{Host, Policy};
 use sdk::audit::{Door, Event, EventKind, Request, Timings, Tls};
 use sdk::{Code, RequestId};
 
 use crate::destination::Destination;
+use crate::principal::Principal;
 use crate::refusal::Refusal;
 use crate::respond::Asked;
 
@@ -65,8 +66,9 @@ impl Record {
         self.0.event.run = Some(run.id().clone());
     }
 
-    pub(crate) fn under_policy(&mut self, policy: &policies::Policy) {
-        self.0.event.policy = Some(policy.digest().to_string());
+    pub(crate) fn of(&mut self, principal: &Principal, policy: &Policy) {
+        self.of_run(principal.run());
+        self.0.event.policy = Some(principal.digest_text(policy.digest()));
     }
 
     pub(crate) fn to(&mut self, destination: &Destination) {
@@ -136,7 +138,8 @@ impl Record {
         if refusal.secret.is_some() {
             entry.event.secret.clone_from(&refusal.secret);
         }
-        let event = entry.event_at_end(EventKind::RequestDenied);
+        entry.sum_up();
+        let event = entry.event(EventKind::RequestDenied);
         if entry.state == State::Final {
             return Ok(());
         }
@@ -196,7 +199,13 @@ impl Entry {
         if self.event.detail.is_none() {
             self.event.detail = detail.map(str::to_owned);
         }
-        let event = self.event_at_end(kind);
+        self.sum_up();
+        // Nobody asks for them any more, so they are not copied.
+        let event = Event {
+            event: kind,
+            request: Some(self.take_request()),
+            ..std::mem::replace(&mut self.event, Event::new(kind))
+        };
         self.broker.audit().note(event);
     }
 
@@ -208,7 +217,22 @@ impl Entry {
         }
     }
 
-    fn event_at_end(&mut self, kind: EventKind) -> Event {
+    fn take_request(&mut self) -> Request {
+        let empty = Request {
+            id: self.request.id.clone(),
+            door: self.request.door,
+            method: None,
+            scheme: None,
+            host: None,
+            port: None,
+            ip: None,
+            path: None,
+            query_names: Vec::new(),
+        };
+        std::mem::replace(&mut self.request, empty)
+    }
+
+    fn sum_up(&mut self) {
         let uploaded = self
             .uploaded
             .as_ref()
@@ -220,7 +244,6 @@ impl Entry {
             total,
             ..self.event.ms.unwrap_or_default()
         });
-        self.event(kind)
     }
 }
 

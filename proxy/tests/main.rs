@@ -4,9 +4,11 @@
 
 mod addresses;
 mod bridging;
+mod captured;
 mod credentials;
 mod doors;
 mod identity;
+mod limits;
 mod names;
 mod refusals;
 mod smuggling;

@@ -9,13 +9,13 @@ use tokio::net::{TcpStream, UdpSocket};
 
 use crate::support::World;
 
-fn question(name: &str, kind: RecordType) -> Vec<u8> {
+pub(crate) fn question(name: &str, kind: RecordType) -> Vec<u8> {
     let mut message = Message::new(7, MessageType::Query, OpCode::Query);
     message.add_query(Query::query(Name::from_ascii(name).unwrap(), kind));
     message.to_vec().unwrap()
 }
 
-async fn ask(server: SocketAddr, bytes: &[u8]) -> Message {
+pub(crate) async fn ask(server: SocketAddr, bytes: &[u8]) -> Message {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     socket.send_to(bytes, server).await.unwrap();
     let mut buffer = [0; 2048];
@@ -23,7 +23,7 @@ async fn ask(server: SocketAddr, bytes: &[u8]) -> Message {
     Message::from_vec(&buffer[..length]).unwrap()
 }
 
-fn address(message: &Message) -> IpAddr {
+pub(crate) fn address(message: &Message) -> IpAddr {
     match &message.answers[0].data {
         RData::A(address) => address.0.into(),
         RData::AAAA(address) => address.0.into(),
@@ -76,7 +76,7 @@ async fn junk_is_answered_as_junk() {
 #[tokio::test]
 async fn questions_are_answered_over_tcp_too() {
     let world = World::usual().await;
-    let mut stream = TcpStream::connect(world.dns).await.unwrap();
+    let mut stream = TcpStream::connect(world.dns_over_tcp).await.unwrap();
     for _ in 0..2 {
         let bytes = question("api.test.", RecordType::A);
         stream

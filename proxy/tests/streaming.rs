@@ -77,3 +77,28 @@ async fn an_upload_in_chunks_arrives_whole() {
     assert_eq!(world.provider.seen()[0].body.len(), 600_000);
     assert_eq!(world.final_event().await.bytes_in, Some(600_000));
 }
+
+#[tokio::test]
+async fn the_answer_to_head_keeps_its_length_and_has_no_body() {
+    let world = World::usual().await;
+    let mut stream = world.tls("api.test:443").await;
+    for _ in 0..2 {
+        stream
+            .write_all(b"HEAD /v1 HTTP/1.1\r\nHost: api.test\r\n\r\n")
+            .await
+            .unwrap();
+        let head = read_head(&mut stream).await.unwrap();
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        assert!(head.contains("content-length: 7\r\n"), "{head}");
+    }
+}
+
+#[tokio::test]
+async fn a_post_without_a_body_has_a_length() {
+    let world = World::usual().await;
+    let answer = world
+        .ask("api.test:443", "POST /v1", "Content-Length: 0\r\n")
+        .await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(world.provider.seen()[0].fields["content-length"], "0");
+}

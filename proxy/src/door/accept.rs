@@ -1,6 +1,7 @@
 //! Takes connections from listeners, for as long as there are any to take.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +71,19 @@ pub(crate) async fn accept_run(core: Arc<Core>, listener: TcpListener, principal
             drop(place);
         });
     }
+}
+
+/// Serves one captured connection of a run.
+pub(crate) async fn serve_captured(
+    core: Arc<Core>,
+    stream: TcpStream,
+    principal: Arc<Principal>,
+    original: SocketAddr,
+) {
+    let Ok(_place) = Arc::clone(&principal.connections).acquire_owned().await else {
+        return;
+    };
+    transparent::serve(core, Stream::new(tcp(stream)), principal, original).await;
 }
 
 /// Serves DNS over TCP for one run.

@@ -188,8 +188,7 @@ fn connect(
             Arc::clone(principal)
         }
     };
-    record.of_run(principal.run());
-    record.under_policy(&principal.run().policy());
+    record.of(&principal, &principal.run().policy());
     if head.has_body {
         return Err(Refusal::ambiguous("CONNECT has no body"));
     }
@@ -218,36 +217,48 @@ fn connect(
 /// Opens a tunnel, for as long as the run lasts.
 async fn open(
     core: Arc<Core>,
-    mut stream: Stream,
+    stream: Stream,
     entrance: Entrance,
     principal: Arc<Principal>,
     destination: Arc<Destination>,
     record: Record,
 ) {
-    let owner = Arc::clone(&principal);
-    let work = async move {
-        // A run with as many connections as it may have waits for one to end. The door of a run has counted it already.
-        let _place = match entrance {
-            Entrance::Shared => match Arc::clone(&principal.connections).acquire_owned().await {
-                Ok(place) => Some(place),
-                Err(_) => return,
-            },
-            Entrance::OfRun(_) => None,
-        };
-        match authz::authorize_connection(&principal, &destination) {
-            Connection::Tunnel(permit) => tunnel::serve(core, stream, permit, record).await,
-            Connection::Refused(refusal) if !inner::is_inspected_port(destination.port()) => {
-                let _ = refuse(&mut stream, record, refusal).await;
-            }
-            // The reason for a refusal reaches the code only inside TLS; nothing is resolved or dialled for it.
-            Connection::Inspected | Connection::Refused(_) => {
-                if stream.write_all(ESTABLISHED).await.is_ok() {
-                    inner::serve(core, stream, principal, destination, record, Door::Proxy).await;
-                }
+    match entrance {
+        // It was counted when it came in, and ends with the run.
+        Entrance::OfRun(_) => opened(core, stream, principal, destination, record).await,
+        Entrance::Shared => {
+            let owner = Arc::clone(&principal);
+            owner.spawn(async move {
+                // A run with as many connections as it may have waits for one to end.
+                let Ok(place) = Arc::clone(&principal.connections).acquire_owned().await else {
+                    return;
+                };
+                opened(core, stream, principal, destination, record).await;
+                drop(place);
+            });
+        }
+    }
+}
+
+async fn opened(
+    core: Arc<Core>,
+    mut stream: Stream,
+    principal: Arc<Principal>,
+    destination: Arc<Destination>,
+    record: Record,
+) {
+    match authz::authorize_connection(&principal, &destination) {
+        Connection::Tunnel(permit) => tunnel::serve(core, stream, permit, record).await,
+        Connection::Refused(refusal) if !inner::is_inspected_port(destination.port()) => {
+            let _ = refuse(&mut stream, record, refusal).await;
+        }
+        // The reason for a refusal reaches the code only inside TLS; nothing is resolved or dialled for it.
+        Connection::Inspected | Connection::Refused(_) => {
+            if stream.write_all(ESTABLISHED).await.is_ok() {
+                inner::serve(core, stream, principal, destination, record, Door::Proxy).await;
             }
         }
-    };
-    owner.spawn(work);
+    }
 }
 
 async fn serve_requests(core: Arc<Core>, mut stream: Stream, entrance: Entrance) {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use broker::{Broker, CreateRunSpec, NewRun, Settings};
 use policies::{Document, Origin, Sources};
-use proxy::{DoorsOfRun, Listener, Proxy, ProxySettings};
+use proxy::{DoorsOfRun, Listener, Proxy, ProxyLimits, ProxySettings};
 use sdk::audit::{Event, EventKind};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -30,6 +30,7 @@ pub(crate) struct Plan<'p> {
     /// More lines for `config.toml`, in front of its tables.
     pub(crate) upstream: &'p str,
     pub(crate) provider: Provider,
+    pub(crate) limits: ProxyLimits,
 }
 
 /// The usual: one host with a bearer key.
@@ -60,6 +61,7 @@ impl Default for Plan<'_> {
             hosts: &["api.test:443"],
             upstream: "",
             provider: Provider::default(),
+            limits: ProxyLimits::default(),
         }
     }
 }
@@ -77,6 +79,7 @@ pub(crate) struct World {
     /// The same, for connections that are taken for captured ones.
     pub(crate) captured: u16,
     pub(crate) dns: SocketAddr,
+    pub(crate) dns_over_tcp: SocketAddr,
     /// The root of the outside world.
     pub(crate) root: rustls_pki_types::CertificateDer<'static>,
     _folder: TempDir,
@@ -90,7 +93,8 @@ impl World {
     pub(crate) async fn new(plan: Plan<'_>) -> Self {
         let folder = TempDir::new().unwrap();
         let authority = Authority::new();
-        let captured = free_port().await;
+        let everywhere = std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+        let captured = everywhere.local_addr().unwrap().port();
         let names: Vec<&str> = plan
             .hosts
             .iter()
@@ -119,7 +123,7 @@ impl World {
         let settings = ProxySettings {
             upstream: broker.config().upstream.clone(),
             own_addresses: vec![shared],
-            ..ProxySettings::default()
+            limits: plan.limits,
         };
         let proxy = Proxy::new(Arc::clone(&broker), settings).unwrap();
         let new = run(&broker, &fill(plan.policy), &project).await;
@@ -130,10 +134,10 @@ impl World {
                 .await;
         });
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let everywhere = std::net::TcpListener::bind((Ipv4Addr::UNSPECIFIED, captured)).unwrap();
         let dns_udp = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let dns = dns_udp.local_addr().unwrap();
-        let dns_tcp = std::net::TcpListener::bind(dns).unwrap();
+        let dns_tcp = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let dns_over_tcp = dns_tcp.local_addr().unwrap();
         let door = listener.local_addr().unwrap();
         let doors = DoorsOfRun {
             listeners: vec![listener, everywhere],
@@ -150,6 +154,7 @@ impl World {
             door,
             captured,
             dns,
+            dns_over_tcp,
             root: authority.der,
             _folder: folder,
         }
@@ -206,7 +211,7 @@ pub(crate) async fn run(broker: &Arc<Broker>, policy: &str, project: &Path) -> N
             errors.iter().map(ToString::to_string).collect::<String>()
         )
     });
-    let digest = policy.digest().clone();
+    let digest = *policy.digest();
     let spec = CreateRunSpec {
         policy: Arc::new(policy),
         project: project.to_owned(),
@@ -259,9 +264,4 @@ fn write_config(
         config.push_str(&format!("\"{}\" = \"{provider}\"\n", fill(host)));
     }
     write("config.toml", &config);
-}
-
-async fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
-    listener.local_addr().unwrap().port()
 }

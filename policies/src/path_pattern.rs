@@ -328,3 +328,6 @@ fn encode(literal: &[u8]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,8 @@ pub(super) fn parse(item: &Item<'_, '_>) -> Option<Slot> {
         };
     }
     let section = item.section(KEYS);
-    let mut ways = section.items().filter(|item| item.key().text != "prefix");
+    let is_way = |item: &Item<'_, '_>| !AFFIXES.contains(&item.key().text.as_str());
+    let mut ways = section.items().filter(is_way);
     let way = ways.next();
     if let Some(second) = ways.next() {
         second.refuse("a secret is attached in one way only", None);
@@ -34,8 +35,8 @@ pub(super) fn parse(item: &Item<'_, '_>) -> Option<Slot> {
         return None;
     };
     let key = way.key().text.as_str();
-    if section.has("prefix") && key != "header" {
-        way.refuse("`prefix` is for `header` only", None);
+    if key != "header" && AFFIXES.iter().any(|affix| section.has(affix)) {
+        way.refuse("`prefix` and `suffix` are for `header` only", None);
         return None;
     }
     match key {
@@ -65,8 +66,8 @@ pub(crate) fn describe(slot: &Slot) -> serde_json::Value {
         Slot::Header {
             name,
             prefix,
-            suffix: _,
-        } => json!({"header": name, "prefix": prefix}),
+            suffix,
+        } => json!({"header": name, "prefix": prefix, "suffix": suffix}),
         Slot::Basic { username: None } => json!({"basic": true}),
         Slot::Basic {
             username: Some(name),
@@ -86,18 +87,25 @@ fn header(section: &Section<'_>, way: &Item<'_, '_>) -> Option<Slot> {
         );
         return None;
     }
-    let prefix = match section.item("prefix") {
-        None => "",
-        Some(item) => {
-            let prefix = item.text()?.value;
-            if !prefix.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
-                item.refuse("`prefix` has characters that a header cannot have", None);
-                return None;
-            }
-            prefix
-        }
+    let [prefix, suffix] = AFFIXES.map(|key| affix(section, key));
+    Some(Slot::header(name.value, prefix?, suffix?))
+}
+
+/// What stands around the secret in a header; nothing if nothing is said.
+fn affix<'a>(section: &Section<'a>, key: &str) -> Option<&'a str> {
+    let Some(item) = section.item(key) else {
+        return Some("");
     };
-    Some(Slot::header(name.value, prefix, ""))
+    let text = item.text()?.value;
+    if text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+        Some(text)
+    } else {
+        item.refuse(
+            format!("`{key}` has characters that a header cannot have"),
+            None,
+        );
+        None
+    }
 }
 
 fn basic(way: &Item<'_, '_>) -> Option<Slot> {
@@ -181,10 +189,13 @@ fn is_framing(name: &str) -> bool {
         )
 }
 
+const AFFIXES: [&str; 2] = ["prefix", "suffix"];
+
 const KEYS: &[&str] = &[
     "bearer",
     "header",
     "prefix",
+    "suffix",
     "basic",
     "query",
     "path",

@@ -12,7 +12,18 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 
 use crate::run::CREATED;
-use crate::{Authority, CredentialError, Grant, Run, Tripwire};
+use crate::{Alias, Authority, Credential, CredentialError, Grant, Run, RunToken, Tripwire};
+
+// What holds a secret cannot be printed, copied or written down by accident: this does not compile otherwise.
+static_assertions::assert_not_impl_any!(
+    Credential: std::fmt::Debug, std::fmt::Display, Clone, serde::Serialize
+);
+static_assertions::assert_not_impl_any!(
+    RunToken: std::fmt::Debug, std::fmt::Display, Clone, serde::Serialize
+);
+static_assertions::assert_not_impl_any!(
+    Alias: std::fmt::Debug, std::fmt::Display, Clone, serde::Serialize
+);
 
 /// A run with a grant for each secret of the owner.
 fn run_with_grants(broker: &Broker) -> Run {

@@ -239,6 +239,7 @@ fn ports_and_projects_narrow() {
 fn a_kept_binding_reads_back_as_it_was() {
     for slot in [
         Slot::bearer(),
+        Slot::header("x-key", "a ", " b"),
         Slot::Basic { username: None },
         Slot::Path {
             template: "/bot{secret}".to_owned(),

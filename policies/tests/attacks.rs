@@ -169,7 +169,7 @@ fn policy() -> Policy {
         },
         &mut Nothing,
     )
-    .unwrap()
+    .expect("the policy is right")
 }
 
 /// Whether the request would be let out. What cannot be parsed is not.

@@ -17,7 +17,8 @@ struct Read {
 }
 
 fn cases() -> Vec<Case> {
-    let all: Vec<Value> = serde_json::from_str(include_str!("data/urltestdata.json")).unwrap();
+    let all: Vec<Value> =
+        serde_json::from_str(include_str!("data/urltestdata.json")).expect("the data is JSON");
     let text = |case: &Value, key: &str| case[key].as_str().map(str::to_owned);
     all.iter()
         .filter_map(|case| {

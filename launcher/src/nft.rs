@@ -278,3 +278,45 @@ fn text(kind: u16, value: &str) -> Vec<u8> {
     bytes.push(0);
     attribute(kind, &bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kinds of the messages of a batch, going by their lengths.
+    fn kinds(mut batch: &[u8]) -> Vec<u16> {
+        let mut kinds = Vec::new();
+        while !batch.is_empty() {
+            let length = u32::from_ne_bytes(batch[..4].try_into().unwrap()) as usize;
+            assert_eq!(length % 4, 0);
+            kinds.push(u16::from_ne_bytes(batch[4..6].try_into().unwrap()));
+            batch = &batch[length..];
+        }
+        kinds
+    }
+
+    #[test]
+    fn a_batch_is_a_table_a_chain_and_rules_between_markers() {
+        let rules = |count| [vec![NEW_RULE; count], vec![BATCH_END]].concat();
+        let before = [BATCH_BEGIN, NEW_TABLE, NEW_CHAIN];
+        assert_eq!(kinds(&capture(true)), [&before[..], &rules(2)].concat());
+        assert_eq!(kinds(&capture(false)), [&before[..], &rules(1)].concat());
+        assert_eq!(kinds(&names()), [&before[..], &rules(1)].concat());
+    }
+
+    #[test]
+    fn a_rule_compares_the_destination_before_it_captures() {
+        let rule = payload(NETWORK_HEADER, 16, 1);
+        // An expression element: nested, named, with its data nested; numbers in network byte order.
+        let expected = [
+            &[0x34, 0, 1, 0x80, 12, 0, 1, 0][..],
+            b"payload\0",
+            &[
+                36, 0, 2, 0x80, 8, 0, 1, 0, 0, 0, 0, 1, 8, 0, 2, 0, 0, 0, 0, 1,
+            ],
+            &[8, 0, 3, 0, 0, 0, 0, 16, 8, 0, 4, 0, 0, 0, 0, 1],
+        ]
+        .concat();
+        assert_eq!(rule, expected);
+    }
+}

@@ -265,3 +265,26 @@ fn made_up_files_stand_in_the_view() {
     });
     assert_eq!(sandbox.output(), "[global]\nmade up\nrefused\n");
 }
+
+#[test]
+fn the_callers_own_tool_chains_are_found_through_path() {
+    let (Some(home), Some(path)) = (std::env::var_os("HOME"), std::env::var_os("PATH")) else {
+        panic!("these tests are run with a home and a PATH");
+    };
+    let sandbox = Box::new(["cargo", "--version"]).with(|spec| {
+        spec.view.home = home.into();
+        spec.view.path = path;
+    });
+    assert!(sandbox.output().starts_with("cargo "));
+}
+
+#[test]
+fn a_workspace_in_the_home_keeps_its_path() {
+    let sandbox = Box::shell("pwd; ls -A ~; cat a").file("a", "seen\n");
+    let (home, work) = (sandbox.folder.path().to_owned(), sandbox.work());
+    let sandbox = sandbox.with(|spec| spec.view.home = home);
+    assert_eq!(
+        sandbox.output(),
+        format!("{}\nwork\nseen\n", work.display())
+    );
+}

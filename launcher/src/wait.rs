@@ -1,9 +1,9 @@
 //! How the end of a command is waited for: its output passed on, its limits kept, its end explained.
 
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use sdk::report::{Failure, Limit, LimitHit, Outcome};
 
@@ -16,8 +16,7 @@ use crate::watch::Watch;
 impl Started {
     /// Waits for the end, passing on output as it comes and keeping the limits.
     ///
-    /// Everything the command started has ended when this returns. A callback that blocks delays the keeping of those
-    /// limits that are kept by watching. A sandbox that was not released is ended.
+    /// Everything the command started has ended when this returns. A sandbox that was not released is ended.
     pub fn wait(mut self, on_output: &mut dyn FnMut(Stream, &[u8])) -> Finished {
         let began = self.released.unwrap_or_else(|| {
             self.killer().kill();
@@ -26,28 +25,19 @@ impl Started {
         let mut watch = Watch::new(&self, began);
         let mut output = Output::new(self.limits.output);
         let mut said: Option<Report> = None;
-        let mut over: Option<LimitHit> = None;
-        let mut ended = false;
-        while !ended {
-            let ready = self.poll(&output, watch.next_look(Instant::now()));
-            for (index, stream) in STREAMS.into_iter().enumerate() {
-                if ready[index] {
-                    output.pump(index, &self.output[index], stream, on_output);
-                }
+        // Limits are kept by a thread of their own: a reader that takes no more output, such as a pager, must not keep
+        // the command running past them.
+        let over = std::thread::scope(|scope| {
+            let started = &self;
+            let keeper = std::thread::Builder::new()
+                .name("limits".into())
+                .spawn_scoped(scope, || watch.keep(started));
+            if keeper.is_err() {
+                started.killer().kill();
             }
-            if ready[2] && !self.listen(&mut said) {
-                // Closed: it would be ready for ever.
-                output.quiet = true;
-            }
-            ended = ready[3];
-            if over.is_none() && !ended {
-                over = output.over().or_else(|| watch.look(&self, Instant::now()));
-                if over.is_some() {
-                    // The first process is killed, so the kernel kills the rest; then the loop sees it ended.
-                    self.killer().kill();
-                }
-            }
-        }
+            started.pump(&mut output, &mut said, on_output);
+            keeper.map(|keeper| keeper.join().unwrap_or(None))
+        });
         // It has ended but was not reaped: its times can still be read.
         let cpu = watch.final_cpu(&self);
         self.running.reap();
@@ -61,8 +51,12 @@ impl Started {
             }
         }
         let mut limits_hit = watch.limits_hit(&self);
-        let over = over.or_else(|| output.over());
-        let outcome = self.outcome(said, over, &mut limits_hit);
+        let outcome = match over {
+            Ok(over) => self.outcome(said, over.or_else(|| output.over()), &mut limits_hit),
+            Err(error) => Outcome::Failed(Failure::SetupFailed(format!(
+                "no thread could be started to keep the limits: {error}"
+            ))),
+        };
         let [stdout, stderr] = output.tails.map(Recent::into_tail);
         Finished {
             outcome,
@@ -75,8 +69,35 @@ impl Started {
         }
     }
 
+    /// Passes on output and hears reports until the first process has ended.
+    fn pump(
+        &self,
+        output: &mut Output,
+        said: &mut Option<Report>,
+        on_output: &mut dyn FnMut(Stream, &[u8]),
+    ) {
+        let mut ended = false;
+        while !ended {
+            let ready = self.poll(output);
+            for (index, stream) in STREAMS.into_iter().enumerate() {
+                if ready[index] {
+                    output.pump(index, &self.output[index], stream, on_output);
+                }
+            }
+            if ready[2] && !self.listen(said) {
+                // Closed: it would be ready for ever.
+                output.quiet = true;
+            }
+            ended = ready[3];
+            if !ended && output.over().is_some() {
+                // The first process is killed, so the kernel kills the rest; then the loop sees it ended.
+                self.killer().kill();
+            }
+        }
+    }
+
     /// Which of standard output, standard error, the channel and the first process's end are ready.
-    fn poll(&self, output: &Output, within: Duration) -> [bool; 4] {
+    fn poll(&self, output: &Output) -> [bool; 4] {
         let asked = [
             (&self.output[0], !output.closed[0]),
             (&self.output[1], !output.closed[1]),
@@ -88,12 +109,8 @@ impl Started {
             .iter()
             .map(|place| PollFd::new(asked[*place].0, PollFlags::IN))
             .collect();
-        let within = Timespec {
-            tv_sec: within.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: within.subsec_nanos().into(),
-        };
         let mut ready = [false; 4];
-        if poll(&mut waiting, Some(&within)).is_ok() {
+        if poll(&mut waiting, None).is_ok() {
             for (place, waiting) in places.iter().zip(&waiting) {
                 ready[*place] = !waiting.revents().is_empty();
             }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sdk::report::{Limit, LimitHit};
 
 use crate::start::Started;
@@ -51,17 +52,40 @@ impl Watch {
         }
     }
 
-    /// How long to wait before the next look.
-    pub(crate) fn next_look(&self, now: Instant) -> Duration {
+    /// Keeps the limits until the command has ended, by itself or, at a limit, by us; the limit is returned.
+    pub(crate) fn keep(&mut self, started: &Started) -> Option<LimitHit> {
+        while !self.ended_within(started, self.next_look(Instant::now())) {
+            if let Some(hit) = self.look(started, Instant::now()) {
+                started.killer().kill();
+                return Some(hit);
+            }
+        }
+        None
+    }
+
+    fn ended_within(&self, started: &Started, time: Duration) -> bool {
+        let time = Timespec {
+            tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        let mut waiting = [PollFd::new(&*started.running.pidfd, PollFlags::IN)];
+        // An interrupted wait is a short one.
+        poll(&mut waiting, Some(&time)).is_ok_and(|ready| ready > 0)
+    }
+
+    fn next_look(&self, now: Instant) -> Duration {
         let every = self.every.unwrap_or(RARELY);
         match self.wall {
-            Some(wall) => every.min(wall.saturating_sub(now - self.began)),
+            // A millisecond more, or the last wait would be many of no length.
+            Some(wall) => {
+                every.min(wall.saturating_sub(now - self.began) + Duration::from_millis(1))
+            }
             None => every,
         }
     }
 
     /// Looks; a limit that is reached and ends the command is returned.
-    pub(crate) fn look(&mut self, started: &Started, now: Instant) -> Option<LimitHit> {
+    fn look(&mut self, started: &Started, now: Instant) -> Option<LimitHit> {
         let limits = &started.limits;
         let elapsed = now - self.began;
         if let Some(wall) = limits.wall

@@ -214,3 +214,21 @@ fn every_limit_at_once_lets_a_modest_command_pass() {
         },
     );
 }
+
+#[test]
+fn a_reader_that_takes_no_output_does_not_extend_the_time() {
+    let sandbox =
+        Box::shell("yes").with(|spec| spec.limits.wall = Some(Duration::from_millis(200)));
+    let mut started = sandbox.start();
+    let killer = started.killer();
+    started.release().unwrap();
+    let path = sandbox.work();
+    // It takes nothing until the command is gone; without the limit it would wait for ever.
+    let finished = started.wait(&mut |_, _| {
+        while crate::processes::running(&path.join("probe").display().to_string()) {
+            std::thread::yield_now();
+        }
+    });
+    drop(killer);
+    assert_eq!(ended_by(&finished).which, Limit::Wall);
+}

@@ -247,7 +247,7 @@ fn a_sandbox_that_was_not_released_is_ended() {
 }
 
 /// Whether a process of the host was started from this path, or works below its folder.
-fn running(path: &str) -> bool {
+pub(crate) fn running(path: &str) -> bool {
     let folder = std::path::Path::new(path).parent().unwrap();
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
         let entry = entry.path();

@@ -103,7 +103,7 @@ impl Folder {
         self.write(
             "config/secrets.toml",
             &format!(
-                "[openai]\nprovider = \"openai\"\nsource = {{ file = {:?} }}\n",
+                "[openai-demo]\nprovider = \"openai\"\nsource = {{ file = {:?} }}\n",
                 self.at.join("openai.key")
             ),
         )?;

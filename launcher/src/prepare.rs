@@ -284,6 +284,7 @@ fn limit_notes(limits: &Limits, cgroup: Option<&Cgroup>) -> Vec<String> {
         );
     }
     if let Some(cpus) = limits.cpus
+        && cpus.fract() != 0.0
         && !cgroup.is_some_and(Cgroup::bounds_cpus)
     {
         notes.push(format!(

@@ -89,9 +89,13 @@ fn overlay(layout: &mut Layout, host: &Path, upper: &Path, work: &Path) -> Resul
     };
     if layers.starts_with(host) {
         return Err(refused(
-            "layer folder",
-            layers,
-            "it lies in the workspace that it is the layer of",
+            WHAT,
+            host,
+            &format!(
+                "the layer for its changes would lie in the folder itself, at `{}`; work in a project folder rather \
+                 than the home, or choose another state folder (`--state-dir`)",
+                layers.display()
+            ),
         ));
     }
     let names = [simple_name(upper)?, simple_name(work)?];

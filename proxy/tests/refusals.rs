@@ -125,3 +125,14 @@ async fn what_an_upstream_says_about_other_ways_is_dropped() {
     assert_eq!(answer.field("alt-svc"), None);
     assert_eq!(answer.field("x-answer"), Some("yes"));
 }
+
+#[tokio::test]
+async fn a_tunnel_in_store_is_no_refusal_but_one_to_a_refused_host_is() {
+    let world = World::usual().await;
+    drop(world.tunnel("api.test:443").await);
+    drop(world.tunnel("evil.test:443").await);
+    // There is one final event only, and it is of the other host.
+    let event = world.final_event().await;
+    assert_eq!(event.code, Some(sdk::Code::HostNotAllowed));
+    assert_eq!(event.request.unwrap().host.as_deref(), Some("evil.test"));
+}

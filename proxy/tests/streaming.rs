@@ -102,3 +102,25 @@ async fn a_post_without_a_body_has_a_length() {
     assert_eq!(answer.status, 200);
     assert_eq!(world.provider.seen()[0].fields["content-length"], "0");
 }
+
+#[tokio::test]
+async fn a_stream_at_a_door_of_all_ends_with_its_run() {
+    let world = World::usual().await;
+    let mut stream = world.connect(world.shared).await;
+    let request = format!(
+        "GET https://api.test/events HTTP/1.1\r\nHost: api.test\r\n{}\r\n",
+        world.authorization()
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    assert!(
+        read_head(&mut stream)
+            .await
+            .unwrap()
+            .starts_with("HTTP/1.1 200")
+    );
+    world.broker.end_run(&world.new.run).unwrap();
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest).await;
+    world.provider.unheard().await;
+    assert!(rest.is_empty());
+}

@@ -99,8 +99,11 @@ pub(crate) async fn serve(
             )
             .await;
         }
-        // The client opened a tunnel and said nothing; the record tells that.
-        Spoken::Nothing => {}
+        // Some clients open tunnels in store. Only one that would have been refused is worth telling of.
+        Spoken::Nothing => match authorize_connection(&principal, &destination) {
+            Connection::Refused(refusal) => note(record, refusal).await,
+            Connection::Inspected | Connection::Tunnel(_) => record.forget(),
+        },
     }
 }
 
@@ -114,14 +117,14 @@ pub(crate) async fn terminate(
     mut record: Record,
     door: Door,
 ) {
-    let is_refused = matches!(
-        authorize_connection(&principal, &destination),
-        Connection::Refused(_)
-    );
+    let refusal = match authorize_connection(&principal, &destination) {
+        Connection::Refused(refusal) => Some(refusal),
+        Connection::Inspected | Connection::Tunnel(_) => None,
+    };
     let has_name = hello.server_name().is_some();
     let config = principal
         .server_tls
-        .config(destination.host(), has_name, is_refused);
+        .config(destination.host(), has_name, refusal.is_some());
     let Some(config) = config else {
         return note(record, Refusal::new(Code::CredentialUnavailable)).await;
     };
@@ -131,6 +134,9 @@ pub(crate) async fn terminate(
     let Ok(Ok(stream)) = timeout(core.limits.first_byte, handshake).await else {
         // Most often a client that does not trust the run's authority.
         record.detail("the client ended the TLS handshake");
+        if let Some(refusal) = refusal {
+            note(record, refusal).await;
+        }
         return;
     };
     record.forget();

@@ -87,7 +87,7 @@ pub fn valetkey(setting: &Setting<'_>, binary: &Path) -> io::Result<Peer> {
     let key = setting.write("ours/key", origin::KEY)?;
     setting.write(
         "ours/config/secrets.toml",
-        &format!("[bench]\nhosts = [\"{HOST}\"]\nports = [{port}]\ninject = \"bearer\"\nsource = {{ file = {key:?} }}\n"),
+        &format!("[bench]\nhosts = [\"{HOST}\"]\nports = [{port}]\ninject = \"bearer\"\nvariables = [\"BENCH_TOKEN\"]\nsource = {{ file = {key:?} }}\n"),
     )?;
     setting.write(
         "ours/config/config.toml",

@@ -210,7 +210,9 @@ impl World {
 
     /// The binary with this world's folders, to be started in the project's folder.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_valetkey"));
+        let binary = std::env::var_os("VALETKEY_TEST_BINARY")
+            .unwrap_or_else(|| env!("CARGO_BIN_EXE_valetkey").into());
+        let mut command = Command::new(binary);
         command
             .args(arguments)
             .current_dir(self.path("project"))

@@ -25,7 +25,7 @@ fn the_demo_works_twice_and_leaves_nothing_behind() {
 /// The quickstart in a project of its own, with the owner's real things beside it.
 fn quickstart(python: &str) -> crate::support::process::Finished {
     let mut world = World::new();
-    let key = world.secret("openai-demo", "provider = \"openai\"");
+    let key = world.secret("openai", "provider = \"openai\"");
     let origin = world.origin("api.openai.com", openai::behaviour(&key, None));
     let elsewhere = world.forbidden("collector.example");
     for (name, path) in [

@@ -28,6 +28,8 @@ pub(super) struct Forwarded {
     pub(super) fields: Vec<(String, String)>,
     /// What a strict reader finds wrong with it.
     pub(super) faults: Vec<String>,
+    /// Whether the connection ended before it did. Then no server acts on it: RFC 9112 section 8.
+    pub(super) is_cut_off: bool,
 }
 
 impl Forwarded {
@@ -83,7 +85,7 @@ fn converse(mut stream: impl Read + Write, memory: &Memory) {
     let mut unread = Vec::new();
     while let Some(forwarded) = read_request(&mut stream, &mut unread) {
         let answer = answer(&forwarded);
-        let is_broken = !forwarded.faults.is_empty();
+        let is_broken = forwarded.is_cut_off || !forwarded.faults.is_empty();
         memory.forwarded.lock().unwrap().push(forwarded);
         if stream
             .write_all(&answer)
@@ -147,10 +149,8 @@ fn read_request(stream: &mut impl Read, unread: &mut Vec<u8>) -> Option<Forwarde
         .first()
         .and_then(|text| text.parse().ok());
     match (chunked, length) {
-        (true, _) => read_chunks(stream, unread, &mut forwarded.faults),
-        (false, Some(length)) => {
-            read_exactly(stream, unread, length, &mut forwarded.faults);
-        }
+        (true, _) => read_chunks(stream, unread, &mut forwarded),
+        (false, Some(length)) => read_exactly(stream, unread, length, &mut forwarded),
         (false, None) => {}
     }
     Some(forwarded)
@@ -213,20 +213,21 @@ fn framing_faults(forwarded: &Forwarded, faults: &mut Vec<String>) {
     }
 }
 
-fn read_chunks(stream: &mut impl Read, unread: &mut Vec<u8>, faults: &mut Vec<String>) {
+fn read_chunks(stream: &mut impl Read, unread: &mut Vec<u8>, request: &mut Forwarded) {
     loop {
         let Some(line) = read_line(stream, unread) else {
-            return faults.push("chunks without an end".to_owned());
+            request.is_cut_off = true;
+            return;
         };
         let size = match usize::from_str_radix(&line, 16) {
             Ok(size) if line.bytes().all(|byte| byte.is_ascii_hexdigit()) => size,
-            _ => return faults.push(format!("the chunk size {line:?}")),
+            _ => return request.faults.push(format!("the chunk size {line:?}")),
         };
         if size == 0 {
             break;
         }
-        read_exactly(stream, unread, size + 2, faults);
-        if !faults.is_empty() {
+        read_exactly(stream, unread, size + 2, request);
+        if request.is_cut_off {
             return;
         }
     }
@@ -240,17 +241,11 @@ fn read_chunks(stream: &mut impl Read, unread: &mut Vec<u8>, faults: &mut Vec<St
             .next()
             .unwrap_or_default()
             .to_ascii_lowercase();
-        if [
-            "authorization",
-            "content-length",
-            "host",
-            "transfer-encoding",
-        ]
-        .contains(&name.as_str())
-        {
-            faults.push(format!("the trailer {name}"));
+        if NO_TRAILERS.contains(&name.as_str()) {
+            request.faults.push(format!("the trailer {name}"));
         }
     }
+    request.is_cut_off = true;
 }
 
 fn read_line(stream: &mut impl Read, unread: &mut Vec<u8>) -> Option<String> {
@@ -269,14 +264,12 @@ fn read_exactly(
     stream: &mut impl Read,
     unread: &mut Vec<u8>,
     length: usize,
-    faults: &mut Vec<String>,
+    request: &mut Forwarded,
 ) {
     while unread.len() < length {
         if !more(stream, unread) {
-            return faults.push(format!(
-                "a body of {} bytes instead of {length}",
-                unread.len()
-            ));
+            request.is_cut_off = true;
+            return;
         }
     }
     unread.drain(..length);
@@ -301,3 +294,11 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
+
+// Fields that would change what was decided, had they come late (RFC 9110 section 6.5.1).
+const NO_TRAILERS: &[&str] = &[
+    "authorization",
+    "content-length",
+    "host",
+    "transfer-encoding",
+];

@@ -16,7 +16,7 @@ pub(super) fn judge(
     secret: &str,
 ) -> Vec<String> {
     let mut wrong = Vec::new();
-    let status = answer.status();
+    let status = answer.status(case);
     let is_success = status.is_some_and(|status| (200..300).contains(&status));
     if case.expects("ok") && (!is_success || forwarded.is_empty()) {
         wrong.push(format!("not answered with success: {status:?}"));

@@ -30,12 +30,12 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The status of the first answer: of the tunnel's inside where there was one.
-    pub(super) fn status(&self) -> Option<u16> {
-        let text = if self.inner.is_empty() {
-            &self.outer
-        } else {
-            &self.inner
+    /// The status of the first answer: of the tunnel's inside once there is a tunnel, where silence has none.
+    pub(super) fn status(&self, case: &Case) -> Option<u16> {
+        let is_tunnel = matches!(case.input, Input::Tunnel { .. });
+        let text = match is_tunnel && self.outer.starts_with(b"HTTP/1.1 200") {
+            true => &self.inner,
+            false => &self.outer,
         };
         std::str::from_utf8(text.get(9..12)?).ok()?.parse().ok()
     }

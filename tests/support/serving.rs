@@ -82,11 +82,8 @@ impl Serving {
                 .to_owned()
         };
         let run = text("run");
-        let environment = world
-            .valetkey_unkept(&["env", &run, "--format", "json"])
-            .passed();
         Sidecar {
-            environment: serde_json::from_value(environment.json()).unwrap(),
+            environment: serde_json::from_value(created["env"].clone()).unwrap(),
             token: text("token"),
             alias: text("alias"),
             ca_pem: text("ca_pem"),

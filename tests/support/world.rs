@@ -100,6 +100,7 @@ impl World {
 
     /// Has connections to `authority` dialled at `address`.
     pub(crate) fn dial(&mut self, authority: &str, address: &str) {
+        self.unvetted.remove(authority);
         self.dialled
             .insert(authority.to_owned(), address.to_owned());
         self.write_settings();

@@ -26,6 +26,7 @@ pub struct Prepared {
     pub(crate) cgroup: Option<Cgroup>,
     pub(crate) stdin: crate::Stdin,
     pub(crate) upper: Option<PathBuf>,
+    pub(crate) work: Option<PathBuf>,
     notes: Vec<String>,
     workdir: PathBuf,
     home: PathBuf,
@@ -106,13 +107,10 @@ pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
     let notes = limit_notes(&spec.limits, cgroup.as_ref());
     layout.notes.extend(notes);
     let command = command(spec, &home, &workdir, path, cgroup.as_ref())?;
-    let upper = view
-        .workspace
-        .as_ref()
-        .and_then(|workspace| match &workspace.mode {
-            WorkspaceMode::Overlay { upper, .. } => Some(upper.clone()),
-            WorkspaceMode::ReadOnly | WorkspaceMode::ReadWrite => None,
-        });
+    let (upper, work) = match view.workspace.as_ref().map(|workspace| &workspace.mode) {
+        Some(WorkspaceMode::Overlay { upper, work }) => (Some(upper.clone()), Some(work.clone())),
+        Some(WorkspaceMode::ReadOnly | WorkspaceMode::ReadWrite) | None => (None, None),
+    };
     Ok(Prepared {
         plan: Plan {
             sources: layout.sources,
@@ -127,6 +125,7 @@ pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
         cgroup,
         stdin: spec.stdin,
         upper,
+        work,
         notes: layout.notes,
         workdir,
         home,

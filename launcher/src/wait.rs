@@ -41,6 +41,10 @@ impl Started {
         // It has ended but was not reaped: its times can still be read.
         let cpu = watch.final_cpu(&self);
         self.running.reap();
+        if let Some(work) = &self.work {
+            // Its folders have no permissions, so that nobody else could easily remove them. The next start tries again.
+            let _ = crate::workspace::clear_work(work);
+        }
         let wall = began.elapsed();
         for (index, stream) in STREAMS.into_iter().enumerate() {
             while output.pump(index, &self.output[index], stream, on_output) {}

@@ -123,7 +123,7 @@ fn overlay(layout: &mut Layout, host: &Path, upper: &Path, work: &Path) -> Resul
 }
 
 /// A `volatile` overlay leaves a mark in its work folder that keeps it from being used again.
-fn clear_work(work: &Path) -> std::io::Result<()> {
+pub(crate) fn clear_work(work: &Path) -> std::io::Result<()> {
     let left = work.join("work");
     if left.symlink_metadata().is_ok_and(|found| found.is_dir()) {
         remove_folder(&left)?;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -27,7 +27,9 @@ impl Box {
         for name in ["home", "work", "layers/upper", "layers/work"] {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
-        fs::copy(probe(), folder.path().join("work/probe")).unwrap();
+        let program = folder.path().join("work/probe");
+        fs::write(&program, probe()).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let mut spec = Spec::new(argv, folder.path().join("home"));
         spec.view.workspace = Some(Workspace {
             host: folder.path().join("work"),
@@ -137,9 +139,9 @@ pub(crate) fn as_each_user(test: &str, body: impl FnOnce()) {
 const ORDINARY: u32 = 1001;
 
 /// The probe: a static program that tries one thing and says what came of it.
-fn probe() -> &'static Path {
-    static BUILT: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = BUILT.get_or_init(|| {
+fn probe() -> &'static [u8] {
+    static BUILT: OnceLock<Vec<u8>> = OnceLock::new();
+    BUILT.get_or_init(|| {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let source = folder.path().join("probe.c");
         fs::write(&source, include_str!("probes/probe.c")).unwrap();
@@ -155,7 +157,6 @@ fn probe() -> &'static Path {
             "{}",
             String::from_utf8_lossy(&built.stderr)
         );
-        (folder, path)
-    });
-    path
+        fs::read(path).unwrap()
+    })
 }

@@ -15,3 +15,4 @@ mod smuggling;
 mod streaming;
 mod support;
 mod tunnels;
+mod upstreams;

@@ -1,7 +1,7 @@
 //! Puts one request on a connection to its upstream, and a second time where that is harmless.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::request::Parts;
@@ -10,6 +10,7 @@ use http::{Method, Request, Response, Version};
 use hyper::body::Incoming;
 use policies::{Digest, Scheme};
 use sdk::Code;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::connection::Sender;
@@ -60,8 +61,15 @@ pub(crate) async fn send(
         let copy = (is_pooled && is_harmless && idle_for > FRESH).then(|| parts.clone());
         let version = lease.sender().version();
         fit(&mut parts, version, wishes, permit.destination(), &target)?;
-        let answer = lease.sender().send(Request::from_parts(parts, body));
-        let mut error = match patiently(core.limits.answer, uploaded.as_deref(), answer).await? {
+        let mut request = Request::from_parts(parts, body);
+        let flood = count_interim(&mut request, version);
+        let answer = lease.sender().send(request);
+        let answer = patiently(core.limits.answer, uploaded.as_deref(), answer);
+        let answered = tokio::select! {
+            answered = answer => answered?,
+            () = flood.notified() => return Err(Refusal::new(Code::UpstreamUnreachable)),
+        };
+        let mut error = match answered {
             Ok(response) => return Ok((response, lease)),
             Err(error) => error,
         };
@@ -142,6 +150,20 @@ async fn patiently<T>(
     }
 }
 
+/// Told when an upstream sends interim answers (1xx) without end. Streams of HTTP/2 have their own bound.
+fn count_interim(request: &mut Request<Upload>, version: Version) -> Arc<Notify> {
+    let flood = Arc::new(Notify::new());
+    if version != Version::HTTP_2 {
+        let (told, count) = (Arc::clone(&flood), AtomicU32::new(0));
+        hyper::ext::on_informational(request, move |_| {
+            if count.fetch_add(1, Ordering::Relaxed) >= MOST_INTERIM {
+                told.notify_one();
+            }
+        });
+    }
+    flood
+}
+
 fn is_idempotent(method: &Method) -> bool {
     // RFC 9110, section 9.2.2.
     matches!(
@@ -151,3 +173,5 @@ fn is_idempotent(method: &Method) -> bool {
 }
 
 const FRESH: Duration = Duration::from_millis(500);
+/// Nobody needs more than a few `100`, `102` and `103`.
+const MOST_INTERIM: u32 = 16;

@@ -31,6 +31,8 @@ pub(crate) struct Plan<'p> {
     pub(crate) upstream: &'p str,
     pub(crate) provider: Provider,
     pub(crate) limits: ProxyLimits,
+    /// Where the hosts lead instead of to the provider.
+    pub(crate) elsewhere: Option<SocketAddr>,
 }
 
 /// The usual: one host with a bearer key.
@@ -62,6 +64,7 @@ impl Default for Plan<'_> {
             upstream: "",
             provider: Provider::default(),
             limits: ProxyLimits::default(),
+            elsewhere: None,
         }
     }
 }
@@ -110,7 +113,13 @@ impl World {
             text.replace("{CAPTURED}", &ports.0)
                 .replace("{SHARED}", &ports.1)
         };
-        write_config(&config_dir, &plan, &authority, provider.address, &fill);
+        write_config(
+            &config_dir,
+            &plan,
+            &authority,
+            plan.elsewhere.unwrap_or(provider.address),
+            &fill,
+        );
         let project = folder.path().join("project");
         std::fs::create_dir(&project).unwrap();
 

@@ -31,9 +31,11 @@ pub(crate) fn env(asked: args::Env, folders: &Folders, json: bool) -> Result<u8,
         }
         (None, Some(_)) => {}
         (None, None) => {
-            return Err(
-                Failure::ours("the proxy of this run listens on a Unix socket only")
-                    .hint("give the address at which the sandbox reaches it with --proxy-url"),
+            // Few clients can use a proxy on a Unix socket; whoever mounts it into a sandbox puts a port before it.
+            variables.retain(|_, value| !value.contains(serve::NO_PROXY_URL));
+            output::say(
+                "note: the proxy listens on a Unix socket only, so no proxy variables are printed; \
+                 give the address at which the sandbox reaches it with --proxy-url",
             );
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use launcher::{CaBundle, MadeUp, Spec, Stdin, View, Workspace, WorkspaceMode};
 
@@ -141,19 +141,31 @@ fn workspace(wanted: &Wanted<'_>) -> Result<Option<Workspace>, Failure> {
     }))
 }
 
-/// A path of the policy, from its own folder or the owner's home, with links resolved where the owner's machine has them.
+/// A path of the policy, from its own folder or the owner's home.
+///
+/// Links are not resolved: the policy was approved for what stands in it, and the launcher refuses a path that leads
+/// through a link, which somebody may have put there since.
 fn absolute(folder: &Path, path: &str) -> Result<PathBuf, Failure> {
     let joined = match path.strip_prefix("~/") {
         Some(rest) => folders::home()?.join(rest),
         None => folder.join(path),
     };
-    joined.canonicalize().map_err(|error| {
-        Failure::bad_policy(format!(
-            "cannot find `{}`, which the policy names",
-            joined.display()
-        ))
-        .because(error)
-    })
+    let mut plain = PathBuf::new();
+    for component in joined.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                return Err(Failure::bad_policy(format!(
+                    "`{path}`, which the policy names, leads upwards with `..`"
+                ))
+                .hint("write the path itself, from `/` or from `~/`"));
+            }
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
+                plain.push(component);
+            }
+        }
+    }
+    Ok(plain)
 }
 
 /// Where the sandbox has the certificates.

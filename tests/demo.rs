@@ -1,11 +1,21 @@
 //! Does the first command work? `valetkey demo` sets everything up, runs the quickstart, and all of it is contained.
 
+use crate::support::process::Finished;
 use crate::support::stand_in::openai;
 use crate::support::{World, root, tools};
 
+/// The demo as on a bare system: it finds the system's Python, and no package index.
+fn demo(world: &World) -> Finished {
+    let mut command = world.command(&["demo"]);
+    command
+        .env("PATH", "/usr/bin:/bin")
+        .env("PIP_NO_INDEX", "1");
+    world.finish(command, "").passed()
+}
+
 #[test]
 fn the_demo_contains_everything() {
-    let finished = World::new().valetkey(&["demo"]).passed();
+    let finished = demo(&World::new());
     finished
         .says("DONE")
         .says("CONTAINED")
@@ -16,14 +26,14 @@ fn the_demo_contains_everything() {
 #[test]
 fn the_demo_works_twice_and_leaves_nothing_behind() {
     let world = World::new();
-    world.valetkey(&["demo"]).passed();
-    world.valetkey(&["demo"]).passed();
-    let left = std::fs::read_dir(world.path("state")).unwrap().count();
-    assert_eq!(left, 0, "the demo used the owner's state folder");
+    demo(&world);
+    demo(&world);
+    let left = std::fs::read_dir(world.path("home")).unwrap().count();
+    assert_eq!(left, 0, "the demo used the owner's own folders");
 }
 
 /// The quickstart in a project of its own, with the owner's real things beside it.
-fn quickstart(python: &str) -> crate::support::process::Finished {
+fn quickstart(python: &str) -> Finished {
     let mut world = World::new();
     let key = world.secret("openai", "provider = \"openai\"");
     let origin = world.origin("api.openai.com", openai::behaviour(&key, None));

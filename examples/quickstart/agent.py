@@ -113,8 +113,8 @@ def go_round_the_proxy():
 def look_for_keys():
     """Prints the environment, its own and what /proc shows of others."""
     for name, value in sorted(os.environ.items()):
-        if any(word in name for word in ("KEY", "TOKEN", "SECRET", "PASSWORD")):
-            print(f"  (I hold {name}={value})")
+        if name.endswith(("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")):
+            print(f"  (I hold {name}={value[:24]}{'...' if len(value) > 24 else ''})")
     mine = os.getuid()
     others = 0
     for process in pathlib.Path("/proc").glob("[0-9]*"):

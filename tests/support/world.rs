@@ -125,8 +125,13 @@ impl World {
         let file = self.path("config/keys").join(name);
         fs::write(&file, &value).unwrap();
         let source = format!("source = {{ file = {:?} }}", file.display().to_string());
-        self.keys
-            .insert(name.to_owned(), format!("{binding}\n{source}\n"));
+        // A provider of the catalogue has its own variables; others are named here, so that tests know them.
+        let variable = match binding.contains("provider") {
+            true => String::new(),
+            false => format!("variables = [\"{}_TOKEN\"]\n", name.to_uppercase()),
+        };
+        let entry = format!("{binding}\n{variable}{source}\n");
+        self.keys.insert(name.to_owned(), entry);
         self.write_secrets();
         value
     }

@@ -28,14 +28,14 @@ fn the_demo_works_twice_and_leaves_nothing_behind() {
     let world = World::new();
     demo(&world);
     demo(&world);
-    let left = std::fs::read_dir(world.path("home")).unwrap().count();
-    assert_eq!(left, 0, "the demo used the owner's own folders");
+    let left = std::fs::read_dir(world.path("state")).unwrap().count();
+    assert_eq!(left, 0, "the demo used the owner's state folder");
 }
 
 /// The quickstart in a project of its own, with the owner's real things beside it.
 fn quickstart(python: &str) -> Finished {
     let mut world = World::new();
-    let key = world.secret("openai", "provider = \"openai\"");
+    let key = world.secret("openai-demo", "provider = \"openai\"");
     let origin = world.origin("api.openai.com", openai::behaviour(&key, None));
     let elsewhere = world.forbidden("collector.example");
     for (name, path) in [

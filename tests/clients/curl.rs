@@ -76,3 +76,14 @@ fn is_refused_with_a_key_of_its_own() {
     finished.says("\"foreign-credential\"");
     assert!(setting.openai.seen().is_empty());
 }
+
+#[test]
+fn is_carried_to_the_upstream_over_http2_where_that_is_offered() {
+    let setting = Setting::new(Way::Sidecar);
+    let url = "https://api.openai.com/v1/models";
+    setting
+        .place
+        .run(&["curl", "-sS", "--http1.1", url])
+        .passed();
+    assert!(setting.openai.last().is_http2());
+}

@@ -30,10 +30,6 @@ impl Planted {
         }
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     pub(crate) fn value(&self) -> &str {
         &self.value
     }

@@ -25,7 +25,6 @@ pub(crate) struct World {
     keys: BTreeMap<String, String>,
     dialled: BTreeMap<String, String>,
     unvetted: BTreeMap<String, String>,
-    settings: String,
     outputs: AtomicUsize,
 }
 
@@ -39,7 +38,6 @@ impl World {
             keys: BTreeMap::new(),
             dialled: BTreeMap::new(),
             unvetted: BTreeMap::new(),
-            settings: String::new(),
             outputs: AtomicUsize::new(0),
         };
         for name in [
@@ -110,12 +108,6 @@ impl World {
     pub(crate) fn dial_unvetted(&mut self, authority: &str, address: &str) {
         self.unvetted
             .insert(authority.to_owned(), address.to_owned());
-        self.write_settings();
-    }
-
-    /// Appends to the owner's config.toml.
-    pub(crate) fn setting(&mut self, toml: &str) {
-        let _ = writeln!(self.settings, "{toml}");
         self.write_settings();
     }
 
@@ -267,7 +259,7 @@ impl World {
     }
 
     fn write_settings(&self) {
-        let mut text = self.settings.clone();
+        let mut text = String::new();
         let _ = writeln!(
             text,
             "[upstream]\nroots = [{:?}]",

@@ -55,11 +55,12 @@ fn show(broker: &Broker, run: &RunId, all: bool, as_json: bool) -> Result<u8, Fa
         tally.add(&record.event);
     }
     if as_json {
-        let events: Vec<_> = records.iter().collect();
+        let events = records.iter().map(flat).collect::<Result<Vec<_>, _>>()?;
         output::json(&json!({
             "run": run,
             "reached": tally.reached(),
             "denied": tally.denied(),
+            "failed": tally.failed(),
             "events": events,
         }));
         return Ok(0);
@@ -81,6 +82,17 @@ fn show(broker: &Broker, run: &RunId, all: bool, as_json: bool) -> Result<u8, Fa
             count(host.requests, "request"),
             bytes(host.bytes_in),
             bytes(host.bytes_out)
+        ));
+    }
+    for failed in tally.failed() {
+        data(format_args!(
+            "  failed   {}: {}, {}",
+            failed
+                .host
+                .as_deref()
+                .map_or_else(|| "(no host)".to_owned(), sanitised),
+            failed.code,
+            count(failed.times, "time")
         ));
     }
     for denied in tally.denied() {
@@ -106,6 +118,18 @@ fn show(broker: &Broker, run: &RunId, all: bool, as_json: bool) -> Result<u8, Fa
         }
     }
     Ok(0)
+}
+
+/// An event as its line in the log has it, less what chains the lines.
+fn flat(record: &broker::audit::Record) -> Result<serde_json::Value, Failure> {
+    let mut value = serde_json::to_value(&record.event)
+        .map_err(|error| Failure::ours("a record cannot be written as JSON").because(error))?;
+    if let Some(members) = value.as_object_mut() {
+        members.insert("v".to_owned(), sdk::audit::VERSION.into());
+        members.insert("seq".to_owned(), record.seq.into());
+        members.insert("time".to_owned(), record.time.as_str().into());
+    }
+    Ok(value)
 }
 
 /// One event on one line.

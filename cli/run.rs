@@ -176,5 +176,6 @@ fn report(
         steps: vec![step],
         reached: tally.reached(),
         denied: tally.denied(),
+        failed: tally.failed(),
     })
 }

@@ -74,6 +74,14 @@ pub(crate) fn network(report: &Report, mode: NetworkMode) -> Vec<String> {
                 .map(|host| format!("  {}", reached(host))),
         );
     }
+    for failed in &report.failed {
+        let host = failed.host.as_deref().unwrap_or("(no host)");
+        lines.push(format!(
+            "failed {host}: {}, {}",
+            failed.code,
+            count(failed.times, "time")
+        ));
+    }
     let refused: u64 = report.denied.iter().map(|denied| denied.times).sum();
     if refused > 0 {
         lines.push(format!("refused {}", count(refused, "request")));

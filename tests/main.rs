@@ -13,6 +13,7 @@ mod licences;
 mod limits;
 mod network;
 mod policy;
+mod promises;
 mod reads;
 mod searching;
 mod stand_ins;

@@ -29,10 +29,10 @@ pub(crate) fn demo() -> Result<u8, Failure> {
     );
     data("   401 unless exactly the real key arrives.");
     folder.lay_out(&provider)?;
-    let python = folder.environment(&python);
     data("");
     data("2. You say yes to the policy:   valetkey policy approve");
     folder.valetkey(&["policy", "approve", "--digest", &folder.digest()?])?;
+    let python = folder.environment(&python)?;
     data("");
     data("3. The program runs:            valetkey run -- python3 agent.py");
     data("");
@@ -140,32 +140,48 @@ impl Folder {
             })
     }
 
-    /// A Python with the `openai` package, if that can be had; else the one given, and the program does without.
+    /// A Python with the `openai` package, if that can be had; else one without, and the program does without too.
     ///
-    /// The path is as the program's sandbox will find it: by name, or from the project's folder.
-    fn environment(&self, python: &Path) -> PathBuf {
-        if has_openai(python) {
-            return "python3".into();
+    /// It must be one that the sandbox shows: the system's, or one of a tool chain in the owner's home.
+    fn environment(&self, python: &Path) -> Result<&'static str, Failure> {
+        if !has_openai(python) && self.fetch_openai(python) {
+            if self.runs_inside(OWN_PYTHON)? {
+                return Ok(OWN_PYTHON);
+            }
+            // The program must not find a half-usable environment.
+            let _ = fs::remove_dir_all(self.project().join(".venv"));
         }
+        for python in ["python3", "/usr/bin/python3"] {
+            if self.runs_inside(python)? {
+                return Ok(python);
+            }
+        }
+        Err(Failure::ours("the sandbox shows no Python that works")
+            .hint("`valetkey run -- python3 --version` says more"))
+    }
+
+    fn fetch_openai(&self, python: &Path) -> bool {
         say("   (fetching the `openai` package, as this Python has none ...)");
         let venv = self.project().join(".venv");
         let made = finishes(
             Command::new(python).args(["-m", "venv"]).arg(&venv),
             Duration::from_secs(60),
         );
-        let inside = venv.join("bin/python3");
         let fetched = made
             && finishes(
-                Command::new(&inside).args(["-m", "pip", "install", "--quiet", "openai"]),
+                Command::new(self.project().join(OWN_PYTHON))
+                    .args(["-m", "pip", "install", "--quiet", "openai"]),
                 Duration::from_secs(180),
             );
-        if fetched {
-            return ".venv/bin/python3".into();
+        if !fetched {
+            say("   (it could not be had; the program makes its call with Python alone)");
         }
-        say("   (it could not be had; the program makes its call with Python alone)");
-        // A half-made environment must not be found by the program.
-        let _ = fs::remove_dir_all(&venv);
-        "python3".into()
+        fetched
+    }
+
+    fn runs_inside(&self, python: &str) -> Result<bool, Failure> {
+        let mut command = self.command(&["run", "--quiet", "--", python, "-c", ""])?;
+        Ok(finishes(&mut command, Duration::from_secs(60)))
     }
 
     fn digest(&self) -> Result<String, Failure> {
@@ -208,7 +224,7 @@ impl Folder {
         Ok(String::from_utf8_lossy(&answer.stdout).into_owned())
     }
 
-    fn run(&self, python: &Path) -> Result<ExitStatus, Failure> {
+    fn run(&self, python: &str) -> Result<ExitStatus, Failure> {
         self.command(&["run", "--"])?
             .arg(python)
             .arg("agent.py")
@@ -272,6 +288,8 @@ fn finishes(command: &mut Command, within: Duration) -> bool {
 }
 
 const HOST: &str = "api.openai.com";
+// From the project's folder.
+const OWN_PYTHON: &str = ".venv/bin/python3";
 // Obviously no key; the stand-in provider asks for exactly this.
 const REAL_KEY: &str = "demo-only-not-a-real-key-0123456789abcdef";
 const AGENT: &str = include_str!("../../examples/quickstart/agent.py");

@@ -104,6 +104,8 @@ pub struct Report {
     pub reached: Vec<Reached>,
     /// What was refused, by host and code.
     pub denied: Vec<Denied>,
+    /// What was allowed and did not succeed, by host and code.
+    pub failed: Vec<Denied>,
 }
 
 /// One command of a run.

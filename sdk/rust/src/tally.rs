@@ -1,16 +1,19 @@
 //! What a run reached, counted from its audit events.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use crate::Code;
 use crate::audit::{Event, EventKind};
 use crate::report::{Denied, Reached};
+use crate::{Code, RequestId};
 
 /// Counts of a run's requests, by host.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     hosts: BTreeMap<String, Host>,
     denied: BTreeMap<(Option<String>, Code), u64>,
+    failed: BTreeMap<(Option<String>, Code), u64>,
+    /// Requests that were started and have no final record yet.
+    open: HashSet<RequestId>,
     alarms: u64,
 }
 
@@ -26,12 +29,11 @@ struct Host {
 impl Tally {
     /// Takes one more event into account.
     pub fn add(&mut self, event: &Event) {
-        let host = event
-            .request
-            .as_ref()
-            .and_then(|request| request.host.clone());
+        let request = event.request.as_ref();
+        let host = request.and_then(|request| request.host.clone());
         match event.event {
             EventKind::RequestStarted => {
+                self.open.extend(request.map(|request| request.id.clone()));
                 if let Some(host) = host {
                     let entry = self.hosts.entry(host).or_default();
                     entry.requests += 1;
@@ -39,6 +41,7 @@ impl Tally {
                 }
             }
             EventKind::RequestFinished => {
+                self.open_no_more(request);
                 if let Some(host) = host {
                     let entry = self.hosts.entry(host).or_default();
                     entry.bytes_in += event.bytes_in.unwrap_or(0);
@@ -47,11 +50,21 @@ impl Tally {
                 }
             }
             EventKind::RequestDenied | EventKind::TokenRefused => {
+                let was_started = self.open_no_more(request);
+                let is_refusal = event.code.is_some_and(|code| !is_failure(code));
                 if let Some(host) = &host {
-                    self.hosts.entry(host.clone()).or_default().denied += 1;
+                    let entry = self.hosts.entry(host.clone()).or_default();
+                    entry.denied += u64::from(is_refusal);
+                    // It was let through by the policy and did not arrive all the same.
+                    entry.requests -= u64::from(was_started && entry.requests > 0);
                 }
                 if let Some(code) = event.code {
-                    *self.denied.entry((host, code)).or_default() += 1;
+                    let counts = if is_refusal {
+                        &mut self.denied
+                    } else {
+                        &mut self.failed
+                    };
+                    *counts.entry((host, code)).or_default() += 1;
                 }
             }
             EventKind::PlaceholderMisplaced | EventKind::SecretProbing => self.alarms += 1,
@@ -85,14 +98,12 @@ impl Tally {
 
     /// What was refused.
     pub fn denied(&self) -> Vec<Denied> {
-        self.denied
-            .iter()
-            .map(|((host, code), times)| Denied {
-                host: host.clone(),
-                code: *code,
-                times: *times,
-            })
-            .collect()
+        listed(&self.denied)
+    }
+
+    /// What was allowed and did not succeed: an upstream that could not be reached, a secret that could not be read.
+    pub fn failed(&self) -> Vec<Denied> {
+        listed(&self.failed)
     }
 
     /// How many requests were refused.
@@ -104,6 +115,36 @@ impl Tally {
     pub fn alarms(&self) -> u64 {
         self.alarms
     }
+}
+
+impl Tally {
+    /// Takes a request off the open ones. Whether it was one.
+    fn open_no_more(&mut self, request: Option<&crate::audit::Request>) -> bool {
+        request.is_some_and(|request| self.open.remove(&request.id))
+    }
+}
+
+fn listed(counts: &BTreeMap<(Option<String>, Code), u64>) -> Vec<Denied> {
+    counts
+        .iter()
+        .map(|((host, code), times)| Denied {
+            host: host.clone(),
+            code: *code,
+            times: *times,
+        })
+        .collect()
+}
+
+/// Whether a code says that something did not work, and not that somebody refused it.
+fn is_failure(code: Code) -> bool {
+    matches!(
+        code,
+        Code::UpstreamUnreachable
+            | Code::UpstreamTls
+            | Code::UpstreamTimeout
+            | Code::CredentialUnavailable
+            | Code::AuditUnavailable
+    )
 }
 
 #[cfg(test)]
@@ -142,6 +183,17 @@ mod tests {
         let reached: Vec<String> = tally.reached().into_iter().map(|r| r.host).collect();
         assert_eq!(reached, ["a.example"]);
         assert_eq!(tally.refusals(), 1);
+    }
+
+    #[test]
+    fn a_host_that_could_not_be_reached_is_neither_reached_nor_refused() {
+        let mut tally = Tally::default();
+        tally.add(&event(EventKind::RequestStarted, "a.example", None));
+        let code = Some(Code::UpstreamUnreachable);
+        tally.add(&event(EventKind::RequestDenied, "a.example", code));
+        assert!(tally.reached().is_empty());
+        assert_eq!(tally.refusals(), 0);
+        assert_eq!(tally.failed()[0].times, 1);
     }
 
     #[test]

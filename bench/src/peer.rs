@@ -131,7 +131,7 @@ pub fn valetkey(setting: &Setting<'_>, binary: &Path) -> io::Result<Peer> {
     let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
     BufReader::new(stdout).read_line(&mut line)?;
     let ready: serde_json::Value = serde_json::from_str(&line)?;
-    let proxy = ready["listening"][0].as_str().unwrap_or_default();
+    let proxy = ready["proxy"][0].as_str().unwrap_or_default();
     let proxy = proxy
         .trim_start_matches("http://")
         .parse()

@@ -18,11 +18,11 @@ type Rates = BTreeMap<(&'static str, String), Vec<f64>>;
 
 fn main() -> io::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let binary = PathBuf::from(
-        arguments
-            .next()
-            .ok_or_else(|| io::Error::other("give the path of valetkey"))?,
-    );
+    let binary = arguments
+        .next()
+        .ok_or_else(|| io::Error::other("give the path of valetkey"))?;
+    // Each proxy starts in a folder of its own.
+    let binary = PathBuf::from(binary).canonicalize()?;
     let seconds = arguments
         .next()
         .and_then(|text| text.parse().ok())

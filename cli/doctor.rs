@@ -47,7 +47,10 @@ pub(crate) fn doctor(folders: &Folders, as_json: bool) -> Result<u8, Failure> {
 
 /// Whether the installation's folders can be used, and its files are right.
 fn state(folders: &Folders) -> Check {
-    match engine::runtime().and_then(|runtime| engine::Engine::open(runtime, folders, Vec::new())) {
+    let opened = engine::runtime()
+        .and_then(|runtime| engine::Engine::open(runtime, folders, Vec::new()))
+        .and_then(|engine| engine.require_roots());
+    match opened {
         Ok(_) => Check {
             name: "state, settings and audit log",
             ok: true,

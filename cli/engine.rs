@@ -54,6 +54,13 @@ impl Engine {
         })
     }
 
+    /// Makes sure that upstreams can be verified, for those who rather know it at once.
+    pub(crate) fn require_roots(&self) -> Result<(), Failure> {
+        self.runtime
+            .block_on(self.proxy.load_roots())
+            .map_err(|error| Failure::ours("no upstream could be verified").because(error))
+    }
+
     /// Where asynchronous work runs.
     pub(crate) fn runtime(&self) -> &Runtime {
         &self.runtime

@@ -34,6 +34,7 @@ pub(crate) fn serve(asked: args::Serve, folders: &Folders, json: bool) -> Result
         Doors::open(&asked.listen)?
     };
     let engine = Engine::open(runtime, folders, doors.addresses.clone())?;
+    engine.require_roots()?;
     let socket = asked.control.unwrap_or_else(|| folders.control_socket());
     let served = engine
         .runtime()

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::fields;
 use crate::record::Record;
@@ -28,7 +29,18 @@ pub(crate) struct Passing {
     /// Gives the connection back to the pool at the end of the body, not before.
     lease: Option<Lease>,
     record: Record,
-    _carried: Carried,
+    _place: OwnedSemaphorePermit,
+    _active: Carried,
+}
+
+/// What a request holds until the last byte of its answer has passed.
+pub(crate) struct Ends {
+    pub(crate) lease: Lease,
+    pub(crate) record: Record,
+    /// One of the requests that its run may have in flight.
+    pub(crate) place: OwnedSemaphorePermit,
+    /// Its connection is not idle.
+    pub(crate) active: Carried,
 }
 
 impl Body {
@@ -40,17 +52,13 @@ impl Body {
         Self::Whole(bytes)
     }
 
-    pub(crate) fn passing(
-        incoming: Incoming,
-        lease: Lease,
-        record: Record,
-        carried: Carried,
-    ) -> Self {
+    pub(crate) fn passing(incoming: Incoming, ends: Ends) -> Self {
         let mut passing = Passing {
             incoming,
-            lease: Some(lease),
-            record,
-            _carried: carried,
+            lease: Some(ends.lease),
+            record: ends.record,
+            _place: ends.place,
+            _active: ends.active,
         };
         // Nobody polls a body that is known to be empty.
         if http_body::Body::is_end_stream(&passing.incoming) {

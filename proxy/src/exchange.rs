@@ -10,9 +10,10 @@ use hyper::body::Incoming;
 use policies::RequestPath;
 use sdk::Code;
 use smallvec::SmallVec;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::authz::{self, Permit, Question};
-use crate::body::{Body, Upload};
+use crate::body::{Body, Ends, Upload};
 use crate::core::Core;
 use crate::destination::{self, Destination};
 use crate::fields::{self, Wishes};
@@ -27,18 +28,29 @@ use crate::{leak, respond};
 /// Answers one request. Every request leaves one final record, and every refusal is told.
 pub(crate) async fn answer(inbound: &Inbound, request: Request<Incoming>) -> Response<Body> {
     let core = &inbound.core;
-    let carried = inbound.activity.carry();
+    let active = inbound.activity.carry();
     let mut record = Record::new(&core.broker, inbound.door, request.method().as_str());
     let is_grpc = request
         .headers()
         .get(header::CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
     match carry(inbound, &mut record, request).await {
-        Ok((mut parts, incoming, lease)) => {
+        Ok(Carried {
+            mut parts,
+            incoming,
+            lease,
+            place,
+        }) => {
             record.answered(parts.status.as_u16());
             // hyper writes its own for a version that has none.
             parts.extensions.remove::<hyper::ext::ReasonPhrase>();
-            Response::from_parts(parts, Body::passing(incoming, lease, record, carried))
+            let ends = Ends {
+                lease,
+                record,
+                place,
+                active,
+            };
+            Response::from_parts(parts, Body::passing(incoming, ends))
         }
         Err(refusal) => {
             let told = match record.refuse(&refusal).await {
@@ -54,12 +66,13 @@ async fn carry(
     inbound: &Inbound,
     record: &mut Record,
     request: Request<Incoming>,
-) -> Result<(http::response::Parts, Incoming, Lease), Refusal> {
+) -> Result<Carried, Refusal> {
     let core = &inbound.core;
     let (mut parts, incoming) = request.into_parts();
     let principal = inbound.identify(&parts).await?;
     let policy = principal.run().policy();
     record.of(&principal, &policy);
+    let place = principal.place().await?;
     let destination = inbound.destination(&parts)?;
     record.to(&destination);
     let wishes = fields::clean_request(&mut parts)?;
@@ -92,7 +105,20 @@ async fn carry(
     record.reached(via.address.socket().ip(), via.tls.clone());
     let (mut parts, incoming) = response.into_parts();
     fields::clean_answer(&mut parts)?;
-    Ok((parts, incoming, lease))
+    Ok(Carried {
+        parts,
+        incoming,
+        lease,
+        place,
+    })
+}
+
+/// The answer of an upstream, and what its body still needs.
+struct Carried {
+    parts: http::response::Parts,
+    incoming: Incoming,
+    lease: Lease,
+    place: OwnedSemaphorePermit,
 }
 
 /// Takes credentials out of the request, and looks at what is left; refused requests are looked at too.

@@ -7,12 +7,14 @@ use broker::Run;
 use dashmap::DashMap;
 use policies::Digest;
 use rustls::ClientConfig;
-use tokio::sync::{Notify, Semaphore};
+use sdk::Code;
+use tokio::sync::{Notify, OnceCell, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 use crate::Error;
 use crate::core::Core;
 use crate::names::Names;
+use crate::refusal::Refusal;
 use crate::tls::ServerTls;
 use crate::upstream::Pool;
 
@@ -32,13 +34,15 @@ pub(crate) struct Listening {
 pub(crate) struct Principal {
     run: Arc<Run>,
     pub(crate) server_tls: ServerTls,
-    pub(crate) client_tls: Arc<ClientConfig>,
+    client_tls: OnceCell<Arc<ClientConfig>>,
     pub(crate) pool: Pool,
     pub(crate) names: Names,
     /// The digest of the policy that the run began with, as text.
     digest: (Digest, String),
     /// One for each connection that the run may have.
     pub(crate) connections: Arc<Semaphore>,
+    /// One for each request that may be in flight.
+    requests: Arc<Semaphore>,
     tasks: DashMap<u64, Ending>,
     next_task: AtomicU64,
     has_ended: AtomicBool,
@@ -48,7 +52,7 @@ impl Principal {
     pub(crate) fn new(core: &Core, run: Arc<Run>) -> Result<Self, Error> {
         Ok(Self {
             server_tls: ServerTls::new(&run, &core.leaf_key)?,
-            client_tls: core.trust.client_config()?,
+            client_tls: OnceCell::new(),
             pool: Pool::default(),
             names: Names::default(),
             digest: {
@@ -57,6 +61,9 @@ impl Principal {
             },
             connections: Arc::new(Semaphore::new(
                 core.limits.connections.min(Semaphore::MAX_PERMITS),
+            )),
+            requests: Arc::new(Semaphore::new(
+                core.limits.requests.min(Semaphore::MAX_PERMITS),
             )),
             tasks: DashMap::new(),
             next_task: AtomicU64::new(0),
@@ -67,6 +74,27 @@ impl Principal {
 
     pub(crate) fn run(&self) -> &Arc<Run> {
         &self.run
+    }
+
+    /// A place for one more request in flight; waits for one where the run has as many as it may have.
+    ///
+    /// It is held until the answer's last byte has passed, which is why this is no tower layer: those give the place back
+    /// with the answer's header, and a stream has only begun then.
+    pub(crate) async fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        if let Ok(place) = Arc::clone(&self.requests).try_acquire_owned() {
+            return Ok(place);
+        }
+        let place = Arc::clone(&self.requests).acquire_owned().await;
+        // It is never closed.
+        place.map_err(|_| Refusal::new(Code::RunEnded))
+    }
+
+    /// TLS towards upstreams.
+    pub(crate) async fn client_tls(&self, core: &Core) -> Result<Arc<ClientConfig>, Error> {
+        self.client_tls
+            .get_or_try_init(|| core.trust.client_config())
+            .await
+            .cloned()
     }
 
     /// The digest of a policy as text; writing it out costs more than deciding by it.

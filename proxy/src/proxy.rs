@@ -41,11 +41,19 @@ impl Proxy {
     /// A proxy for the runs of a broker.
     ///
     /// # Errors
-    /// If the settings cannot be used, or no root certificate is to be found.
+    /// If the settings cannot be used.
     pub fn new(broker: Arc<Broker>, settings: ProxySettings) -> Result<Self, Error> {
         Ok(Self {
             core: Arc::new(Core::new(broker, settings)?),
         })
+    }
+
+    /// Reads the certificates of the authorities that upstreams are verified with; otherwise the first request does.
+    ///
+    /// # Errors
+    /// If there are none, so that no upstream could be verified.
+    pub async fn load_roots(&self) -> Result<(), Error> {
+        self.core.trust.verifier().await.map(|_| ())
     }
 
     /// Serves a door that all runs share: every request needs a run token. Ends when `shutdown` does; connections that

@@ -3,15 +3,12 @@
 use proxy::ProxyLimits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::support::client::{exchange, read_answer};
+use crate::support::client::{exchange, read_answer, read_head};
 use crate::support::{Plan, World};
 
-async fn world(connections: usize) -> World {
+async fn world(limits: ProxyLimits) -> World {
     World::new(Plan {
-        limits: ProxyLimits {
-            connections,
-            ..ProxyLimits::default()
-        },
+        limits,
         ..Plan::default()
     })
     .await
@@ -20,7 +17,11 @@ async fn world(connections: usize) -> World {
 #[tokio::test]
 async fn a_connection_beyond_the_limit_waits_for_another_to_end() {
     // The run's own two doors each hold a place for the connection they wait for.
-    let world = world(3).await;
+    let world = world(ProxyLimits {
+        connections: 3,
+        ..ProxyLimits::default()
+    })
+    .await;
     let connect = format!(
         "CONNECT api.test:443 HTTP/1.1\r\n{}\r\n",
         world.authorization()
@@ -39,6 +40,39 @@ async fn a_connection_beyond_the_limit_waits_for_another_to_end() {
             .await
             .is_pending()
     );
+    drop(first);
+    assert_eq!(answer.await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_request_beyond_the_limit_waits_for_the_end_of_another_answer() {
+    let world = world(ProxyLimits {
+        requests: 1,
+        ..ProxyLimits::default()
+    })
+    .await;
+    let mut first = world.tls("api.test:443").await;
+    let events = b"GET /events HTTP/1.1\r\nHost: api.test\r\n\r\n";
+    first.write_all(events).await.unwrap();
+    assert!(read_head(&mut first).await.unwrap().contains(" 200 "));
+    let mut second = world.tls("api.test:443").await;
+    let request = b"GET /v1 HTTP/1.1\r\nHost: api.test\r\n\r\n";
+    second.write_all(request).await.unwrap();
+    let mut answer = Box::pin(read_answer(&mut second));
+    // The first answer's header has come, but it has not ended. What it still brings shows that time has passed.
+    for _ in 0..3 {
+        world.provider.send("data: more\n\n").await;
+        let mut seen = Vec::new();
+        while !seen.ends_with(b"more\n\n") {
+            seen.push(first.read_u8().await.unwrap());
+        }
+        assert!(
+            std::future::poll_fn(|cx| std::task::Poll::Ready(answer.as_mut().poll(cx)))
+                .await
+                .is_pending()
+        );
+    }
+    assert_eq!(world.provider.seen().len(), 1);
     drop(first);
     assert_eq!(answer.await.unwrap().status, 200);
 }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use policies::{Host, Scheme};
@@ -35,7 +34,11 @@ pub(crate) async fn dial(
     match destination.scheme() {
         Scheme::Http => Ok((address, Dialled::Plain(stream))),
         Scheme::Https => {
-            let connector = TlsConnector::from(Arc::clone(&permit.principal().client_tls));
+            let config = permit.principal().client_tls(core).await.map_err(|error| {
+                tracing::error!(%error, "no upstream can be verified");
+                Refusal::new(Code::UpstreamTls)
+            })?;
+            let connector = TlsConnector::from(config);
             let name = server_name(destination.host())?;
             let stream = timeout_at(deadline, connector.connect(name, stream))
                 .await

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hickory_proto::rr::RecordType;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::names::{address, ask, question};
@@ -100,4 +100,29 @@ async fn an_address_of_somebody_else_is_never_dialled_itself() {
         event.request.unwrap().ip,
         Some("127.0.0.1".parse().unwrap())
     );
+}
+
+#[tokio::test]
+async fn another_protocol_to_an_address_by_number_is_refused_and_named_in_the_log() {
+    let world = World::usual().await;
+    for original in ["192.0.2.1:22", "[2001:db8::1]:22"] {
+        let mut stream = capture(&world, original.parse().unwrap()).await;
+        stream.write_all(b"SSH-2.0-agent\r\n").await.unwrap();
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest).await;
+        assert!(rest.is_empty());
+    }
+    let refused: Vec<_> = world
+        .events()
+        .await
+        .into_iter()
+        .filter(|event| event.event == sdk::audit::EventKind::RequestDenied)
+        .map(|event| {
+            let request = event.request.unwrap();
+            (event.code.unwrap(), request.host.unwrap(), request.port)
+        })
+        .collect();
+    let expected = ["192.0.2.1", "2001:db8::1"]
+        .map(|host| (sdk::Code::HostNotAllowed, host.to_owned(), Some(22)));
+    assert_eq!(refused, expected);
 }

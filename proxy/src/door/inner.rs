@@ -43,11 +43,25 @@ pub(crate) async fn spoken(core: &Core, stream: &mut Stream) -> Spoken {
             Ok(Ok(false) | Err(_)) | Err(_) => return Spoken::Nothing,
         }
     }
-    match stream.ahead().first() {
+    let begin = &*stream.ahead();
+    match begin.first() {
         Some(0x16) => Spoken::Tls,
-        Some(byte) if byte.is_ascii_alphabetic() => Spoken::Http,
+        Some(byte) if byte.is_ascii_alphabetic() && may_be_request(begin) => Spoken::Http,
         Some(_) => Spoken::Other,
         None => Spoken::Nothing,
+    }
+}
+
+/// Whether bytes that begin with a letter can still become a request line: a space ends the method (RFC 9112,
+/// section 3). An SSH banner, for instance, ends its line first.
+fn may_be_request(begin: &[u8]) -> bool {
+    let end = begin
+        .iter()
+        .take(LONGEST_METHOD)
+        .find(|byte| matches!(byte, b' ' | b'\r' | b'\n'));
+    match end {
+        Some(byte) => *byte == b' ',
+        None => begin.len() < LONGEST_METHOD,
     }
 }
 
@@ -92,13 +106,13 @@ pub(crate) async fn serve(
                 Err(refusal) => note(record, refusal).await,
             }
         }
-        Spoken::Other => {
-            note(
-                record,
-                Refusal::ambiguous("neither TLS nor HTTP comes through the tunnel"),
-            )
-            .await;
-        }
+        Spoken::Other => match authorize_connection(&principal, &destination) {
+            Connection::Refused(refusal) => note(record, refusal).await,
+            Connection::Inspected | Connection::Tunnel(_) => {
+                let refusal = Refusal::ambiguous("neither TLS nor HTTP comes through the tunnel");
+                note(record, refusal).await;
+            }
+        },
         // Some clients open tunnels in store. Only one that would have been refused is worth telling of.
         Spoken::Nothing => match authorize_connection(&principal, &destination) {
             Connection::Refused(refusal) => note(record, refusal).await,
@@ -181,5 +195,23 @@ pub(crate) async fn serve_plain(
 pub(crate) async fn note(mut record: Record, refusal: Refusal) {
     if record.refuse(&refusal).await.is_err() {
         tracing::error!("the audit log cannot be written");
+    }
+}
+
+/// Longer than every method in IANA's registry.
+const LONGEST_METHOD: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_line_is_told_from_other_protocols() {
+        for begin in ["GET / HTTP/1.1\r\n", "M-SEARCH * HTTP/1.1\r\n", "PO"] {
+            assert!(may_be_request(begin.as_bytes()), "{begin}");
+        }
+        for begin in ["SSH-2.0-agent\r\n", "EHLO\r\n", &"a".repeat(32)] {
+            assert!(!may_be_request(begin.as_bytes()), "{begin}");
+        }
     }
 }

@@ -225,13 +225,13 @@ fn wait_for_word(control: BorrowedFd<'_>) -> bool {
 ///
 /// When it ends, the kernel kills everything left in the process namespace and only then lets it be waited for.
 fn watch(command: i32, control: BorrowedFd<'_>) -> ! {
-    let Ok(signals) = sys::child_signals() else {
-        sys::exit(125)
-    };
-    // It keeps neither the command's streams nor a right.
+    // It keeps neither the command's streams nor a right. First of all, for the next descriptor may get such a number.
     for number in 0..3 {
         let _ = sys::close_range(number, number);
     }
+    let Ok(signals) = sys::child_signals() else {
+        sys::exit(125)
+    };
     if let Err(errno) = drop_privileges() {
         tell(control, failed(Other::Privileges, errno));
         sys::exit(125);

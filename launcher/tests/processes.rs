@@ -55,6 +55,40 @@ fn a_dropped_sandbox_is_gone() {
 }
 
 #[test]
+fn the_first_process_sleeps_while_the_command_runs() {
+    let sandbox = Box::probe(&["pause"]);
+    let program = sandbox.work().join("probe");
+    let mut started = sandbox.start();
+    started.release().unwrap();
+    // One that looked for signals at a closed descriptor never slept. How long it takes to get there does not matter.
+    let sleeps = || {
+        let parent = field_of(&command(&program)?, 1)?;
+        let state = field_of(std::path::Path::new(&format!("/proc/{parent}")), 0)?;
+        (state == "S").then_some(())
+    };
+    while sleeps().is_none() {
+        std::thread::yield_now();
+    }
+    drop(started);
+}
+
+/// The folder in `/proc` of the process that runs a program.
+fn command(program: &std::path::Path) -> Option<std::path::PathBuf> {
+    let mut all = std::fs::read_dir("/proc").ok()?.flatten();
+    all.find_map(|entry| {
+        let is_it = std::fs::read_link(entry.path().join("exe")).is_ok_and(|exe| exe == program);
+        is_it.then(|| entry.path())
+    })
+}
+
+/// A field of `stat` after the command's name (proc(5)): 0 is the state, 1 the parent.
+fn field_of(process: &std::path::Path, place: usize) -> Option<String> {
+    let line = std::fs::read_to_string(process.join("stat")).ok()?;
+    let (_, fields) = line.rsplit_once(") ")?;
+    fields.split(' ').nth(place).map(str::to_owned)
+}
+
+#[test]
 fn processes_of_the_host_cannot_be_seen_or_signalled() {
     as_each_user(
         "processes::processes_of_the_host_cannot_be_seen_or_signalled",

@@ -24,6 +24,17 @@ pub(crate) async fn release(
     if let Some(value) = current(grant) {
         return Ok(value);
     }
+    // On the heap: this is rare, and sources such as commands need much room.
+    Box::pin(read(store, audit, run, grant)).await
+}
+
+/// Reads a value from its source, one reader at a time.
+async fn read(
+    store: &Arc<Store>,
+    audit: &Audit,
+    run: &Run,
+    grant: &Grant,
+) -> Result<Arc<Credential>, CredentialError> {
     let _reading = grant.value.reading.lock().await;
     // Whoever held the lock may have read it.
     if let Some(value) = current(grant) {

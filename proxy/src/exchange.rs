@@ -53,7 +53,7 @@ pub(crate) async fn answer(inbound: &Inbound, request: Request<Incoming>) -> Res
             Response::from_parts(parts, Body::passing(incoming, ends))
         }
         Err(refusal) => {
-            let told = match record.refuse(&refusal).await {
+            let told = match Box::pin(record.refuse(&refusal)).await {
                 Ok(()) => refusal,
                 Err(broker::AuditUnavailable) => Refusal::new(Code::AuditUnavailable),
             };
@@ -151,7 +151,7 @@ async fn take(
             Found::Placeholder(secret) => Some(secret),
             Found::RunToken => None,
         };
-        let written = record.misplaced(secret).await;
+        let written = Box::pin(record.misplaced(secret)).await;
         let mut refusal = Refusal::new(match written {
             Ok(()) => Code::PlaceholderMisplaced,
             Err(broker::AuditUnavailable) => Code::AuditUnavailable,
@@ -250,5 +250,21 @@ fn outgoing(
         wishes,
         body,
         uploaded,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_output<'i, F>(_: impl Fn(&'i Inbound, Request<Incoming>) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    // hyper moves it for every request.
+    #[test]
+    fn a_request_on_its_way_stays_small() {
+        let size = size_of_output(answer);
+        assert!(size < 4608, "{size} bytes");
     }
 }

@@ -70,7 +70,7 @@ impl Inbound {
             }
             Owner::Token(proved) => match Self::proved_before(proved, tokens(parts)) {
                 Some(principal) => principal,
-                None => self.prove(proved, parts).await?,
+                None => Box::pin(self.prove(proved, parts)).await?,
             },
         };
         // The run may have ended since its token was verified.

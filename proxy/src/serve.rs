@@ -10,6 +10,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use sdk::Code;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinHandle;
 
 use crate::exchange;
 use crate::inbound::Inbound;
@@ -37,6 +38,14 @@ where
                 async move { Ok::<_, Infallible>(exchange::answer(&inbound, request).await) }
             }),
         );
+    let ended = Arc::clone(&inbound.ended);
+    // In a task of their own, for here they would be asked again at every byte.
+    let mut watching = Watching(tokio::spawn(async move {
+        tokio::select! {
+            () = activity.silence(&core.limits, false) => {}
+            () = ended.notified() => {}
+        }
+    }));
     tokio::select! {
         ended = connection => {
             if let Err(error) = ended
@@ -45,8 +54,16 @@ where
                 note_unreadable(&inbound).await;
             }
         }
-        () = activity.silence(&core.limits, false) => {}
-        () = inbound.ended.notified() => {}
+        _ = &mut watching.0 => {}
+    }
+}
+
+/// A task that ends with the connection it watches.
+struct Watching(JoinHandle<()>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

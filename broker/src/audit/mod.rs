@@ -95,9 +95,10 @@ impl Audit {
     /// # Errors
     /// [`AuditUnavailable`] if it cannot be written, or not within a bounded time. The caller must then not do what the
     /// event says. The line may still appear later.
-    pub async fn append(&self, event: Event) -> Result<(), AuditUnavailable> {
+    pub fn append(&self, event: Event) -> impl Future<Output = Result<(), AuditUnavailable>> + '_ {
+        // On the heap at once, so that what waits for it stays small.
+        let event = Box::new(event);
         self.bounded(async { flatten(self.queue.append(event).await.await) })
-            .await
     }
 
     /// Queues an event that says how something ended whose beginning was [appended](Self::append).

@@ -59,7 +59,7 @@ impl Queue {
     /// their events go out in the same write.
     pub(crate) async fn append(
         self: &Arc<Self>,
-        event: Event,
+        event: Box<Event>,
     ) -> oneshot::Receiver<Result<(), AuditUnavailable>> {
         let (answer, answered) = oneshot::channel();
         // The semaphore is never closed. If it were, the answer would be dropped, which reads as unavailable.
@@ -67,8 +67,7 @@ impl Queue {
             permit.forget();
             let is_first = {
                 let mut waiting = self.lock();
-                let command = Command::Append(Box::new(event), answer);
-                waiting.commands.push_back(command);
+                waiting.commands.push_back(Command::Append(event, answer));
                 !std::mem::replace(&mut waiting.is_rung, true)
             };
             if is_first {

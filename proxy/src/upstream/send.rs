@@ -55,7 +55,11 @@ pub(crate) async fn send(
         let is_pooled = pooled.is_some();
         let (mut lease, idle_for) = match pooled {
             Some(checkout) => (checkout.lease, checkout.idle_for),
-            None => (connect(core, permit, &origin).await?, Duration::ZERO),
+            // On the heap, because a handshake is large and each request is moved with room for one.
+            None => (
+                Box::pin(connect(core, permit, &origin)).await?,
+                Duration::ZERO,
+            ),
         };
         // A server closes what was idle for a while just as we use it again; only then is a copy worth its price.
         let copy = (is_pooled && is_harmless && idle_for > FRESH).then(|| parts.clone());

@@ -22,21 +22,24 @@ pub struct Peer {
     pub name: String,
     /// The way through it.
     pub path: load::Path,
-    child: Child,
+    child: Ended,
 }
 
 impl Peer {
     /// The root of its processes.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.0.id()
     }
 }
 
-impl Drop for Peer {
+/// A process that ends with us.
+struct Ended(Child);
+
+impl Drop for Ended {
     fn drop(&mut self) {
         // Asked to end, squid takes its shared memory along.
-        let _ = Command::new("kill").arg(self.pid().to_string()).status();
-        let _ = self.child.wait();
+        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ = self.0.wait();
     }
 }
 
@@ -126,9 +129,10 @@ pub fn valetkey(setting: &Setting<'_>, binary: &Path) -> io::Result<Peer> {
         .env("VALETKEY_CONFIG_DIR", folder.join("config"))
         .env("VALETKEY_STATE_DIR", folder.join("state"))
         .stdout(Stdio::piped())
-        .spawn()?;
+        .spawn()
+        .map(Ended)?;
     let mut line = String::new();
-    let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    let stdout = child.0.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
     BufReader::new(stdout).read_line(&mut line)?;
     let ready: serde_json::Value = serde_json::from_str(&line)?;
     let proxy = ready["proxy"][0].as_str().unwrap_or_default();
@@ -232,12 +236,13 @@ cache_effective_user {user}
         .stderr(Stdio::null())
         .status()?;
     let mut command = setting.command("squid");
-    let child = command
+    let mut child = command
         .args(["-N", "-n", &format!("bench{}", std::process::id())])
         .arg("-f")
         .arg(configuration)
-        .spawn()?;
-    let proxy = await_port(port)?;
+        .spawn()
+        .map(Ended)?;
+    let proxy = await_port(port, &mut child)?;
     Ok(Peer {
         name: "squid".to_owned(),
         path: load::Path {
@@ -264,7 +269,7 @@ pub fn mitmproxy(setting: &Setting<'_>) -> io::Result<Peer> {
     let roots = setting.write("mitmproxy/roots.pem", &setting.roots.certificate_pem)?;
     let port = free_port()?;
     let mut command = setting.command("mitmdump");
-    let child = command
+    let mut child = command
         .args(["-q", "--listen-host", "127.0.0.1", "-p", &port.to_string()])
         .arg("--set")
         .arg(format!(
@@ -282,8 +287,9 @@ pub fn mitmproxy(setting: &Setting<'_>) -> io::Result<Peer> {
             origin::KEY
         ))
         .args(["--set", "flow_detail=0", "--set", "stream_large_bodies=64k"])
-        .spawn()?;
-    let proxy = await_port(port)?;
+        .spawn()
+        .map(Ended)?;
+    let proxy = await_port(port, &mut child)?;
     Ok(Peer {
         name: "mitmproxy".to_owned(),
         path: load::Path {
@@ -327,11 +333,14 @@ fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-fn await_port(port: u16) -> io::Result<SocketAddr> {
+fn await_port(port: u16, child: &mut Ended) -> io::Result<SocketAddr> {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     for _ in 0..300 {
         if TcpStream::connect(address).is_ok() {
             return Ok(address);
+        }
+        if let Some(status) = child.0.try_wait()? {
+            return Err(io::Error::other(format!("it ended with {status}")));
         }
         // These peers say nothing when they are ready.
         std::thread::sleep(Duration::from_millis(100));

@@ -1,6 +1,6 @@
 //! Runs the same load through each proxy, round after round, and prints what each costs in processor time.
 //!
-//! Usage: `side-by-side VALETKEY [SECONDS] [ROUNDS]`.
+//! Usage: `side-by-side VALETKEY [SECONDS] [ROUNDS] [PEER…]`; without peers all of them.
 
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
@@ -33,6 +33,8 @@ fn main() -> io::Result<()> {
         .unwrap_or(3);
     let time = Duration::from_secs(seconds);
 
+    let wanted: Vec<String> = arguments.collect();
+
     let folder = tempfile::tempdir()?;
     let (roots, signer) = (Authority::new("origin"), Authority::new("proxy"));
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -50,7 +52,7 @@ fn main() -> io::Result<()> {
         signer: &signer,
         processor: 0,
     };
-    let peers = start(&setting, &binary);
+    let peers = start(&setting, &binary, &wanted);
     let mut rates = Rates::new();
     for round in 1..=rounds {
         for peer in &peers {
@@ -64,13 +66,17 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn start(setting: &Setting<'_>, binary: &Path) -> Vec<Peer> {
-    let begun = [
-        ("valetkey", peer::valetkey(setting, binary)),
-        ("squid", peer::squid(setting)),
-        ("mitmproxy", peer::mitmproxy(setting)),
-    ];
-    let started = begun.into_iter().filter_map(|(name, peer)| {
+fn start(setting: &Setting<'_>, binary: &Path, wanted: &[String]) -> Vec<Peer> {
+    let all = ["valetkey", "squid", "mitmproxy"];
+    let chosen = all
+        .into_iter()
+        .filter(|name| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name));
+    let started = chosen.filter_map(|name| {
+        let peer = match name {
+            "valetkey" => peer::valetkey(setting, binary),
+            "squid" => peer::squid(setting),
+            _ => peer::mitmproxy(setting),
+        };
         peer.inspect_err(|error| println!("{name} did not start: {error}"))
             .ok()
     });

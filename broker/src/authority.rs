@@ -17,7 +17,8 @@ use crate::{Error, random};
 ///
 /// Its key is made in memory and never leaves it. It signs names for this run only.
 pub struct Authority {
-    issuer: Issuer<'static, KeyPair>,
+    /// None for a run that never meets TLS.
+    issuer: Option<Issuer<'static, KeyPair>>,
     pem: String,
     der: CertificateDer<'static>,
 }
@@ -37,8 +38,17 @@ impl Authority {
         Ok(Self {
             pem: certificate.pem(),
             der: certificate.der().clone(),
-            issuer: Issuer::new(params, key),
+            issuer: Some(Issuer::new(params, key)),
         })
+    }
+
+    /// The authority of a run that never meets TLS: it signs nothing, and has no certificate.
+    pub(crate) fn of_nothing() -> Self {
+        Self {
+            issuer: None,
+            pem: String::new(),
+            der: CertificateDer::from(Vec::new()),
+        }
     }
 
     /// The authority's certificate, in PEM.
@@ -61,6 +71,7 @@ impl Authority {
         leaf_key: &KeyPair,
         now: Timestamp,
     ) -> Result<CertificateDer<'static>, Error> {
+        let issuer = self.issuer.as_ref().ok_or(Error::NoAuthority)?;
         let mut params = CertificateParams::default();
         params.subject_alt_names = vec![match host {
             Host::Name(name) => SanType::DnsName(
@@ -80,7 +91,7 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         set_validity(&mut params, now, DAY)?;
         let certificate = params
-            .signed_by(leaf_key, &self.issuer)
+            .signed_by(leaf_key, issuer)
             .map_err(Error::Certificate)?;
         Ok(certificate.der().clone())
     }

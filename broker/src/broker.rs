@@ -20,8 +20,8 @@ use crate::store::{Store, StoredRun, VERIFICATION_KEY_FILE};
 use crate::token::{ALIAS_PREFIX, AUDIENCE, Keyring, TokenError};
 use crate::watcher::{Watched, Watcher, ended};
 use crate::{
-    Audit, Config, Credential, CredentialError, Durability, Error, Grant, Run, Settings, approval,
-    hex, release,
+    Audit, Config, Credential, CredentialError, Durability, Error, Grant, Probe, Run, Settings,
+    approval, hex, release,
 };
 
 /// The broker of one state folder, in this process. Many processes may have one on the same folder.
@@ -88,6 +88,14 @@ impl Broker {
     /// If the policy is not approved, or asks for what the owner does not allow.
     pub async fn create_run(self: &Arc<Self>, spec: CreateRunSpec) -> Result<NewRun, Error> {
         create::create(self, spec).await
+    }
+
+    /// A run that may do nothing, to ask whether that holds.
+    ///
+    /// # Errors
+    /// If the operating system gives no random bytes.
+    pub fn probe(&self) -> Result<Probe, Error> {
+        Probe::new()
     }
 
     /// The run that a token or alias names.

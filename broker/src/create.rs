@@ -148,10 +148,11 @@ async fn record(broker: &Broker, run: &Run) -> Result<(), Error> {
     let mut event = Event::new(EventKind::RunCreated);
     event.run = Some(run.id.clone());
     event.policy = Some(run.policy().digest().to_string());
-    broker.audit.append(event.clone()).await?;
-    event.event = EventKind::TokenMinted;
-    event.detail = Some(format!("token {} until {}", run.jti, run.expires));
-    broker.audit.append(event).await?;
+    let mut minted = event.clone();
+    minted.event = EventKind::TokenMinted;
+    minted.detail = Some(format!("token {} until {}", run.jti, run.expires));
+    // Queued in this order, and written at once.
+    tokio::try_join!(broker.audit.append(event), broker.audit.append(minted))?;
     Ok(())
 }
 

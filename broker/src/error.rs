@@ -138,6 +138,9 @@ pub enum Error {
     /// A certificate could not be made.
     #[error("a certificate cannot be made")]
     Certificate(#[source] rcgen::Error),
+    /// A bug: a certificate was wanted for a run that never meets TLS.
+    #[error("this run signs no certificates")]
+    NoAuthority,
     /// A bug: the patterns of a tripwire do not fit.
     #[error("the tripwire cannot be built")]
     Tripwire(#[source] aho_corasick::BuildError),
@@ -186,6 +189,7 @@ impl Error {
             | Self::Clock(_)
             | Self::KeyRetired
             | Self::Certificate(_)
+            | Self::NoAuthority
             | Self::Tripwire(_)
             | Self::Json(_) => ErrorKind::Ours,
         }

@@ -31,7 +31,7 @@ pub(crate) struct Watched {
 impl Watcher {
     /// Starts to watch.
     pub(crate) fn start(watched: Watched) -> Result<Self, Error> {
-        let mut watch = Watch::new(&watched.store)?;
+        let mut watch = Watch::new(Arc::clone(&watched.store))?;
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new()
             .name("watcher".to_owned())

@@ -1,10 +1,7 @@
 //! Whether a refused host is refused now: asked before anything is served, and after each reload.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use broker::CreateRunSpec;
-use policies::Policy;
 use sdk::audit::{Event, EventKind};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -17,15 +14,9 @@ use crate::stream::{Stream, Transport};
 pub(crate) async fn refused(core: &Arc<Core>) -> Result<(), Error> {
     let broker = &core.broker;
     let failed = |error: broker::Error| Error::Broker(Box::new(error));
-    let spec = CreateRunSpec {
-        policy: Arc::new(Policy::default_for_no_file()),
-        project: "/".into(),
-        ttl: Some(TTL),
-        approved: None,
-    };
-    let new = broker.create_run(spec).await.map_err(failed)?;
+    let probe = broker.probe().map_err(failed)?;
     let principal = core
-        .principal(Arc::clone(&new.run))
+        .principal(Arc::clone(probe.run()))
         .map_err(|_| Error::ProbeNotRefused)?;
     let (mut client, server) = tokio::io::duplex(BUFFER);
     let stream = Stream::new(Transport::Memory(server));
@@ -41,13 +32,12 @@ pub(crate) async fn refused(core: &Arc<Core>) -> Result<(), Error> {
         answer.starts_with(b"HTTP/1.1 403 ")
             && answer.windows(CODE.len()).any(|window| window == CODE)
     });
-    broker.end_run(&new.run).map_err(failed)?;
     let mut event = Event::new(if is_refused {
         EventKind::ProbePassed
     } else {
         EventKind::ProbeFailed
     });
-    event.run = Some(new.run.id().clone());
+    event.run = Some(probe.run().id().clone());
     let written = broker.audit().append(event).await;
     if is_refused && written.is_ok() {
         Ok(())
@@ -59,5 +49,4 @@ pub(crate) async fn refused(core: &Arc<Core>) -> Result<(), Error> {
 const REQUEST: &[u8] =
     b"GET http://probe.invalid/ HTTP/1.1\r\nHost: probe.invalid\r\nConnection: close\r\n\r\n";
 const CODE: &[u8] = b"host-not-allowed";
-const TTL: Duration = Duration::from_secs(60);
 const BUFFER: usize = 4096;

@@ -3,7 +3,7 @@
 //! It is in WAL mode, so readers never wait; writers wait for each other for a bounded time. A process may be killed
 //! at any moment: what was committed stands, what was not never was.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +30,6 @@ pub(crate) use watch::Watch;
 pub(crate) struct Store {
     connection: Mutex<Connection>,
     key: SealingKey,
-    path: PathBuf,
 }
 
 impl Store {
@@ -56,7 +55,6 @@ impl Store {
         Ok(Arc::new(Self {
             connection: Mutex::new(connection),
             key,
-            path,
         }))
     }
 

@@ -51,12 +51,16 @@ fn a_kept_secret_opens_in_another_process_and_not_after_it_was_removed() {
 }
 
 #[test]
-fn another_connection_sees_a_change() {
+fn a_change_by_another_connection_is_seen() {
     let fixture = Fixture::new();
     let store = fixture.store();
-    let mut watch = Watch::new(&store).unwrap();
+    let mut watch = Watch::new(std::sync::Arc::clone(&store)).unwrap();
     assert_eq!(watch.changed().unwrap(), None);
+    // Our own changes are no news.
     store.approve(Path::new("/a"), "sha256:a", 1).unwrap();
+    assert_eq!(watch.changed().unwrap(), None);
+    let other = fixture.store();
+    other.approve(Path::new("/a"), "sha256:b", 2).unwrap();
     let version = watch.changed().unwrap().unwrap();
     assert_eq!(watch.changed().unwrap(), Some(version));
     watch.seen(version);

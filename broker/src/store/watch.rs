@@ -1,25 +1,23 @@
 //! Sees that another process has changed the state.
 
-use rusqlite::Connection;
+use std::sync::Arc;
 
-use crate::{Durability, Error};
+use crate::Error;
 
-use super::{Store, connect};
+use super::Store;
 
-/// A connection that only looks whether something changed.
+/// What was seen last of the state.
+///
+/// It looks through the connection of the store, for which only what others commit is a change.
 pub(crate) struct Watch {
-    connection: Connection,
+    store: Arc<Store>,
     version: i64,
 }
 
 impl Watch {
     /// Begins to watch.
-    pub(crate) fn new(store: &Store) -> Result<Self, Error> {
-        let connection = connect(&store.path, Durability::Process).map_err(Error::Store)?;
-        let mut watch = Self {
-            connection,
-            version: 0,
-        };
+    pub(crate) fn new(store: Arc<Store>) -> Result<Self, Error> {
+        let mut watch = Self { store, version: 0 };
         watch.version = watch.current()?;
         Ok(watch)
     }
@@ -36,8 +34,8 @@ impl Watch {
     }
 
     fn current(&self) -> Result<i64, Error> {
-        self.connection
-            .pragma_query_value(None, "data_version", |row| row.get(0))
-            .map_err(Error::Store)
+        self.store.read(|connection| {
+            connection.pragma_query_value(None, "data_version", |row| row.get(0))
+        })
     }
 }

@@ -41,6 +41,8 @@ pub(crate) struct Principal {
     digest: (Digest, String),
     /// One for each connection that the run may have.
     pub(crate) connections: Arc<Semaphore>,
+    /// One for each connection of HTTP/2 that may have as many streams as the limits say.
+    pub(crate) wide: Arc<Semaphore>,
     /// One for each request that may be in flight.
     requests: Arc<Semaphore>,
     tasks: DashMap<u64, Ending>,
@@ -62,6 +64,7 @@ impl Principal {
             connections: Arc::new(Semaphore::new(
                 core.limits.connections.min(Semaphore::MAX_PERMITS),
             )),
+            wide: Arc::new(Semaphore::new(core.limits.wide.min(Semaphore::MAX_PERMITS))),
             requests: Arc::new(Semaphore::new(
                 core.limits.requests.min(Semaphore::MAX_PERMITS),
             )),

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 
 use crate::exchange;
-use crate::inbound::Inbound;
+use crate::inbound::{Inbound, Owner};
 use crate::record::Record;
 use crate::refusal::Refusal;
 
@@ -75,12 +75,23 @@ where
     let core = Arc::clone(&inbound.core);
     let activity = inbound.activity.clone();
     let limits = &core.limits;
+    let owner = match &inbound.owner {
+        Owner::Door(principal) | Owner::Known(principal) => Some(principal),
+        Owner::Token(_) => None,
+    };
+    let wide = owner.and_then(|run| Arc::clone(&run.wide).try_acquire_owned().ok());
+    // What nobody reads is kept in memory, up to the windows. A run that opens more such connections than any program
+    // does gets narrow ones.
+    let (streams, window) = match &wide {
+        Some(_) => (limits.streams, STREAM_WINDOW),
+        None => (limits.streams.min(NARROW_STREAMS), NARROW_WINDOW),
+    };
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
-        .max_concurrent_streams(limits.streams)
+        .max_concurrent_streams(streams)
         .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
-        .initial_stream_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(STREAM_WINDOW.saturating_mul(limits.streams))
+        .initial_stream_window_size(window)
+        .initial_connection_window_size(window.saturating_mul(streams).max(NARROW_WINDOW))
         .serve_connection(
             TokioIo::new(stream),
             service_fn(move |request: Request<Incoming>| {
@@ -98,10 +109,10 @@ where
 async fn note_unreadable(inbound: &Inbound) {
     let mut record = Record::new(&inbound.core.broker, inbound.door, "?");
     match &inbound.owner {
-        crate::inbound::Owner::Door(principal) | crate::inbound::Owner::Known(principal) => {
+        Owner::Door(principal) | Owner::Known(principal) => {
             record.of_run(principal.run());
         }
-        crate::inbound::Owner::Token(_) => {}
+        Owner::Token(_) => {}
     }
     if let crate::inbound::Leads::To(destination) = &inbound.leads {
         record.to(destination);
@@ -113,3 +124,6 @@ async fn note_unreadable(inbound: &Inbound) {
 }
 
 const STREAM_WINDOW: u32 = 256 * 1024;
+const NARROW_STREAMS: u32 = 4;
+/// What every client starts with (RFC 9113, section 6.9.2).
+const NARROW_WINDOW: u32 = 65_535;

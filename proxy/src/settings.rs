@@ -39,6 +39,8 @@ pub struct ProxyLimits {
     pub header_bytes: usize,
     /// Concurrent streams of one HTTP/2 connection.
     pub streams: u32,
+    /// Connections of HTTP/2 of one run with that many streams; others get four, with small windows.
+    pub wide: usize,
 }
 
 impl Default for ProxyLimits {
@@ -56,6 +58,8 @@ impl Default for ProxyLimits {
             answer: Duration::from_secs(600),
             header_bytes: 64 * 1024,
             streams: 100,
+            // With their windows full, 25 MiB each.
+            wide: 64,
         }
     }
 }

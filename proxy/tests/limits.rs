@@ -1,5 +1,8 @@
 //! Does one run get no more than its share, and wait rather than fail?
 
+use bytes::Bytes;
+use http::Request;
+use http_body_util::Full;
 use proxy::ProxyLimits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -75,6 +78,22 @@ async fn a_request_beyond_the_limit_waits_for_the_end_of_another_answer() {
     assert_eq!(world.provider.seen().len(), 1);
     drop(first);
     assert_eq!(answer.await.unwrap().status, 200);
+}
+
+#[tokio::test]
+async fn a_connection_with_a_narrow_window_carries_a_long_upload() {
+    let world = world(ProxyLimits {
+        wide: 0,
+        ..ProxyLimits::default()
+    })
+    .await;
+    let body = Bytes::from(vec![b'x'; 1 << 20]);
+    let request = Request::post("https://api.test/v1")
+        .body(Full::new(body))
+        .unwrap();
+    let answer = world.ask_http2("api.test:443", request).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(world.provider.seen()[0].body.len(), 1 << 20);
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::owner::{self, Home, Readers};
 use crate::secrets::Secrets;
 use crate::state::Folder;
 use crate::store::{Store, StoredRun, VERIFICATION_KEY_FILE};
-use crate::token::{ALIAS_PREFIX, AUDIENCE, Keyring, TokenError};
+use crate::token::{ALIAS_PREFIX, Keyring, TokenError};
 use crate::watcher::{Watched, Watcher, ended};
 use crate::{
     Audit, Config, Credential, CredentialError, Durability, Error, Grant, Probe, Run, Settings,
@@ -33,7 +33,6 @@ pub struct Broker {
     pub(crate) audit: Arc<Audit>,
     pub(crate) store: Arc<Store>,
     pub(crate) secrets: Secrets,
-    pub(crate) issuer: String,
     folder: Folder,
     config_dir: PathBuf,
     config: Config,
@@ -74,7 +73,6 @@ impl Broker {
             keyring,
             audit,
             secrets: Secrets::new(Arc::clone(&store), &settings.config_dir, home),
-            issuer: format!("valetkey:{}", store.installation()?),
             store,
             folder,
             config_dir: settings.config_dir,
@@ -110,9 +108,6 @@ impl Broker {
             return Err(TokenError::Invalid);
         }
         let claims = self.keyring.verify(presented)?;
-        if claims.iss != self.issuer || claims.aud != AUDIENCE {
-            return Err(TokenError::Invalid);
-        }
         let id: RunId = claims.sub.parse().map_err(|_| TokenError::Invalid)?;
         let Some(run) = self.live.run(&id) else {
             // A token of ours whose run is not here: it has ended, or belongs to another process.

@@ -82,7 +82,7 @@ fn prepare(broker: &Broker, spec: CreateRunSpec) -> Result<NewRun, Error> {
     );
     let jti = hex::encode(&random::bytes::<16>()?);
     let claims = Claims {
-        iss: broker.issuer.clone(),
+        iss: broker.keyring.issuer().to_owned(),
         aud: AUDIENCE.to_owned(),
         sub: id.to_string(),
         iat: seconds(created),

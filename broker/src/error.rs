@@ -144,6 +144,9 @@ pub enum Error {
     /// A bug: the patterns of a tripwire do not fit.
     #[error("the tripwire cannot be built")]
     Tripwire(#[source] aho_corasick::BuildError),
+    /// A bug: a run token cannot be signed.
+    #[error("a run token cannot be signed")]
+    Token(#[source] jsonwebtoken::errors::Error),
     /// A bug: something of ours cannot be written as JSON, or read back.
     #[error("a record of ours is not JSON")]
     Json(#[source] serde_json::Error),
@@ -191,6 +194,7 @@ impl Error {
             | Self::Certificate(_)
             | Self::NoAuthority
             | Self::Tripwire(_)
+            | Self::Token(_)
             | Self::Json(_) => ErrorKind::Ours,
         }
     }

@@ -54,7 +54,7 @@ async fn a_token_of_another_issuer_audience_or_policy_is_refused() {
     let broker = world.broker();
     let new = world.run(&broker).await.unwrap();
     let right = Claims {
-        iss: broker.issuer.clone(),
+        iss: broker.keyring.issuer().to_owned(),
         aud: "valetkey-proxy".to_owned(),
         sub: new.run.id().to_string(),
         iat: 0,

@@ -1,20 +1,23 @@
 //! What a run token says, and whether one is ours.
 //!
-//! A JWT (RFC 7519) signed with Ed25519 (RFC 8037). The `jsonwebtoken` crate was considered: its ring support is a hook
-//! for the whole process that can be set once, it parses the header that came with the token before it knows a key, and
-//! it has to be told what not to accept. Here nothing of the header is parsed: there is one header for each key of ours,
-//! and a token begins with exactly those bytes or is not ours. So there is no algorithm to confuse, no `kid` to look up
-//! and no `crit`, `jku` or `zip` to mind.
+//! A JWT (RFC 7519) signed with Ed25519 (RFC 8037), written and read by the `jsonwebtoken` crate. Its current version is
+//! used, not 9.3, which bundles ring but gets no fixes any more (the type confusions found since are fixed from 10.3
+//! on); [`super::provider`] lends it ring. Before that crate sees a token, the token has to begin with the exact bytes
+//! of the header that one of our keys writes: so there is no algorithm to confuse, no `kid` to look up and no `crit`,
+//! `jku` or `zip` to mind, whatever the crate makes of them.
+
+use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::signature::{ED25519, Ed25519KeyPair, UnparsedPublicKey};
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::TokenError;
+use super::{TokenError, provider};
 
-/// What a token says. Unknown and repeated members are refused.
+/// What a token says. Each member is required; unknown and repeated ones are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claims {
@@ -37,83 +40,130 @@ pub(crate) struct Claims {
 /// Whom run tokens are for.
 pub(crate) const AUDIENCE: &str = "valetkey-proxy";
 
-/// The first part of every token that the key of this name signs.
-pub(super) fn header(kid: &str) -> String {
-    // Typed explicitly (RFC 8725, section 3.11): no other token of ours, now or later, passes for this one.
-    let header = format!(r#"{{"alg":"EdDSA","kid":"{kid}","typ":"valetkey-run+jwt"}}"#);
-    URL_SAFE_NO_PAD.encode(header)
+/// One key pair, with the header that it writes.
+pub(super) struct Key {
+    kid: String,
+    header: String,
+    signing: EncodingKey,
+    verifying: DecodingKey,
 }
 
-/// Signs claims.
-pub(super) fn sign(
-    header: &str,
-    claims: &Claims,
-    pair: &Ed25519KeyPair,
-) -> Result<Zeroizing<String>, serde_json::Error> {
-    let payload = Zeroizing::new(serde_json::to_vec(claims)?);
-    let mut token = Zeroizing::new(String::with_capacity(header.len() + 2 * payload.len() + 96));
-    token.push_str(header);
-    token.push('.');
-    URL_SAFE_NO_PAD.encode_string(&payload[..], &mut token);
-    let signature = pair.sign(token.as_bytes());
-    token.push('.');
-    URL_SAFE_NO_PAD.encode_string(signature, &mut token);
-    Ok(token)
+impl Key {
+    /// The key of this name, from its pair (PKCS #8) and its public half.
+    pub(super) fn new(
+        kid: &str,
+        document: &[u8],
+        public: &[u8],
+    ) -> Result<Self, serde_json::Error> {
+        provider::install();
+        Ok(Self {
+            kid: kid.to_owned(),
+            header: URL_SAFE_NO_PAD.encode(serde_json::to_vec(&header(kid))?),
+            signing: EncodingKey::from_ed_der(document),
+            verifying: DecodingKey::from_ed_der(public),
+        })
+    }
+
+    /// Its name.
+    pub(super) fn kid(&self) -> &str {
+        &self.kid
+    }
+
+    /// Whether a token begins as each one does that this key signed.
+    pub(super) fn is_named_by(&self, token: &str) -> bool {
+        token
+            .strip_prefix(&self.header)
+            .is_some_and(|rest| rest.starts_with('.'))
+    }
+
+    /// Signs claims.
+    pub(super) fn sign(
+        &self,
+        claims: &Claims,
+    ) -> Result<Zeroizing<String>, jsonwebtoken::errors::Error> {
+        encode(&header(&self.kid), claims, &self.signing).map(Zeroizing::new)
+    }
+
+    /// The claims of a token, if this key signed them for us and their time is not over.
+    pub(super) fn verify(&self, token: &str, issuer: &str) -> Result<Claims, TokenError> {
+        if !self.is_named_by(token) {
+            return Err(TokenError::Invalid);
+        }
+        let mut validation = VALIDATION.clone();
+        validation.set_issuer(&[issuer]);
+        match decode::<Claims>(token, &self.verifying, &validation) {
+            Ok(data) => Ok(data.claims),
+            Err(error) if matches!(error.kind(), ErrorKind::ExpiredSignature) => {
+                Err(TokenError::Expired)
+            }
+            Err(_) => Err(TokenError::Invalid),
+        }
+    }
 }
 
-/// The claims of a token, if this key signed them. Time is not looked at.
-pub(super) fn verify(token: &str, header: &str, public_key: &[u8]) -> Result<Claims, TokenError> {
-    let (said, signature) = token.rsplit_once('.').ok_or(TokenError::Invalid)?;
-    let payload = said
-        .strip_prefix(header)
-        .and_then(|rest| rest.strip_prefix('.'))
-        .ok_or(TokenError::Invalid)?;
-    // Strict decoding: no padding, no other alphabet, no stray bits. One token has one spelling.
-    let signature = decode(signature)?;
-    let payload = decode(payload)?;
-    UnparsedPublicKey::new(&ED25519, public_key)
-        .verify(said.as_bytes(), &signature)
-        .map_err(|_| TokenError::Invalid)?;
-    serde_json::from_slice(&payload).map_err(|_| TokenError::Invalid)
+/// Typed explicitly (RFC 8725, section 3.11): no other token of ours, now or later, passes for this one.
+fn header(kid: &str) -> Header {
+    let mut header = Header::new(Algorithm::EdDSA);
+    header.typ = Some("valetkey-run+jwt".to_owned());
+    header.kid = Some(kid.to_owned());
+    header
 }
 
-fn decode(text: &str) -> Result<Vec<u8>, TokenError> {
-    URL_SAFE_NO_PAD
-        .decode(text)
-        .map_err(|_| TokenError::Invalid)
-}
+/// What every token has to satisfy. No leeway: whoever verifies is who signed, by the same clock.
+static VALIDATION: LazyLock<Validation> = LazyLock::new(|| {
+    let mut validation = Validation::new(Algorithm::EdDSA);
+    validation.leeway = 0;
+    validation.set_audience(&[AUDIENCE]);
+    // The other claims are required by the type.
+    validation.set_required_spec_claims(&["aud", "exp", "iss", "sub"]);
+    validation
+});
 
 #[cfg(test)]
 mod tests {
     use ring::hmac;
-    use ring::signature::KeyPair as _;
+    use ring::signature::{Ed25519KeyPair, KeyPair as _};
 
     use super::*;
+
+    const ISSUER: &str = "valetkey:test";
+
+    /// The PKCS #8 form of a pair: RFC 8410, section 7, with the public half that ring wants.
+    fn document(seed: u8) -> Vec<u8> {
+        let mut bytes =
+            b"\x30\x53\x02\x01\x01\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20".to_vec();
+        bytes.extend_from_slice(&[seed; 32]);
+        bytes.extend_from_slice(b"\xa1\x23\x03\x21\x00");
+        bytes.extend_from_slice(pair(seed).public_key().as_ref());
+        bytes
+    }
 
     fn pair(seed: u8) -> Ed25519KeyPair {
         Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()
     }
 
+    fn key() -> Key {
+        Key::new("k1", &document(1), pair(1).public_key().as_ref()).unwrap()
+    }
+
     fn claims() -> Claims {
         Claims {
-            iss: "valetkey:test".to_owned(),
+            iss: ISSUER.to_owned(),
             aud: AUDIENCE.to_owned(),
             sub: "run_0000000010000000002".to_owned(),
             iat: 1,
-            exp: 2,
+            exp: 9_999_999_999,
             jti: "j".to_owned(),
             pol: "sha256:00".to_owned(),
         }
     }
 
     fn token() -> String {
-        sign(&header("k1"), &claims(), &pair(1))
-            .unwrap()
-            .to_string()
+        key().sign(&claims()).unwrap().to_string()
     }
 
     fn check(token: &str) -> Result<Claims, TokenError> {
-        verify(token, &header("k1"), pair(1).public_key().as_ref())
+        key().verify(token, ISSUER)
     }
 
     /// A token of any header and payload, signed as a function says.
@@ -143,7 +193,7 @@ mod tests {
                 .as_ref()
                 .to_vec()
         };
-        let right = r#"{"alg":"EdDSA","kid":"k1","typ":"valetkey-run+jwt"}"#;
+        let right = r#"{"typ":"valetkey-run+jwt","alg":"EdDSA","kid":"k1"}"#;
         // Each line: what is tried, after the cases of the attack catalogue.
         let table = [
             (
@@ -173,7 +223,7 @@ mod tests {
             (
                 "TOK-018 kid with a path",
                 forge(
-                    r#"{"alg":"EdDSA","kid":"../../dev/null","typ":"valetkey-run+jwt"}"#,
+                    r#"{"typ":"valetkey-run+jwt","alg":"EdDSA","kid":"../../dev/null"}"#,
                     &payload,
                     ours,
                 ),
@@ -181,7 +231,7 @@ mod tests {
             (
                 "TOK-019 unknown kid",
                 forge(
-                    r#"{"alg":"EdDSA","kid":"k2","typ":"valetkey-run+jwt"}"#,
+                    r#"{"typ":"valetkey-run+jwt","alg":"EdDSA","kid":"k2"}"#,
                     &payload,
                     ours,
                 ),
@@ -189,7 +239,7 @@ mod tests {
             (
                 "TOK-020 key in the header",
                 forge(
-                    r#"{"alg":"EdDSA","kid":"k1","typ":"valetkey-run+jwt","jwk":{}}"#,
+                    r#"{"typ":"valetkey-run+jwt","alg":"EdDSA","kid":"k1","jwk":{}}"#,
                     &payload,
                     ours,
                 ),
@@ -197,7 +247,7 @@ mod tests {
             (
                 "TOK-021 crit",
                 forge(
-                    r#"{"alg":"EdDSA","kid":"k1","typ":"valetkey-run+jwt","crit":["x"]}"#,
+                    r#"{"typ":"valetkey-run+jwt","alg":"EdDSA","kid":"k1","crit":["x"]}"#,
                     &payload,
                     ours,
                 ),
@@ -216,7 +266,7 @@ mod tests {
             ),
             (
                 "TOK-027 another type",
-                forge(r#"{"alg":"EdDSA","kid":"k1","typ":"JWT"}"#, &payload, ours),
+                forge(r#"{"typ":"JWT","alg":"EdDSA","kid":"k1"}"#, &payload, ours),
             ),
             ("TOK-044 another payload", {
                 let token = token();
@@ -274,5 +324,36 @@ mod tests {
             let changed = String::from_utf8(bytes).unwrap();
             assert_eq!(check(&changed), Err(TokenError::Invalid));
         }
+    }
+
+    #[test]
+    fn a_token_for_another_audience_issuer_or_time_is_refused() {
+        let signed = |change: fn(&mut Claims)| {
+            let mut claims = claims();
+            change(&mut claims);
+            check(&key().sign(&claims).unwrap()).map(drop)
+        };
+        assert_eq!(signed(|_| {}), Ok(()));
+        let invalid = Err(TokenError::Invalid);
+        assert_eq!(signed(|claims| claims.aud.push('x')), invalid);
+        assert_eq!(signed(|claims| claims.iss.push('x')), invalid);
+        assert_eq!(signed(|claims| claims.exp = 1), Err(TokenError::Expired));
+    }
+
+    #[test]
+    fn a_token_without_one_of_its_claims_is_refused() {
+        let right = r#"{"typ":"valetkey-run+jwt","alg":"EdDSA","kid":"k1"}"#;
+        let ours = |said: &[u8]| pair(1).sign(said).as_ref().to_vec();
+        let whole = serde_json::to_value(claims()).unwrap();
+        for name in ["iss", "aud", "sub", "iat", "exp", "jti", "pol"] {
+            let mut payload = whole.clone();
+            payload.as_object_mut().unwrap().remove(name);
+            let without = forge(right, &payload.to_string(), ours);
+            assert_eq!(check(&without), Err(TokenError::Invalid), "{name}");
+            payload[name] = serde_json::json!([whole[name]]);
+            let other = forge(right, &payload.to_string(), ours);
+            assert_eq!(check(&other), Err(TokenError::Invalid), "{name}");
+        }
+        assert!(check(&forge(right, &whole.to_string(), ours)).is_ok());
     }
 }

@@ -16,14 +16,13 @@ use super::{Claims, RunToken, TokenError, jwt};
 /// The keys of an installation, as this process knows them.
 pub(crate) struct Keyring {
     store: Arc<Store>,
+    issuer: String,
     keys: ArcSwap<Vec<Key>>,
 }
 
 /// One key.
 struct Key {
-    kid: String,
-    header: String,
-    pair: Ed25519KeyPair,
+    key: jwt::Key,
     created: i64,
 }
 
@@ -31,6 +30,7 @@ impl Keyring {
     /// Reads the keys, and makes one if there is none that may sign.
     pub(crate) fn open(store: Arc<Store>, now: Timestamp) -> Result<Self, Error> {
         let keyring = Self {
+            issuer: format!("valetkey:{}", store.installation()?),
             store,
             keys: ArcSwap::from_pointee(Vec::new()),
         };
@@ -48,6 +48,11 @@ impl Keyring {
             keyring.rotate_unless(now, oldest)?;
         }
         Ok(keyring)
+    }
+
+    /// Whom its tokens are from: this installation.
+    pub(crate) fn issuer(&self) -> &str {
+        &self.issuer
     }
 
     /// Makes a new key that signs from now on. Tokens of the old ones stay good.
@@ -79,10 +84,12 @@ impl Keyring {
             .token_keys()?
             .into_iter()
             .map(|stored| {
+                // Derived from what is sealed: the column beside it could have been changed by anybody.
+                let pair = pair(&stored.document)?;
+                let public = pair.public_key().as_ref();
                 Ok(Key {
-                    header: jwt::header(&stored.kid),
-                    pair: pair(&stored.document)?,
-                    kid: stored.kid,
+                    key: jwt::Key::new(&stored.kid, &stored.document, public)
+                        .map_err(Error::Json)?,
                     created: stored.created,
                 })
             })
@@ -95,19 +102,19 @@ impl Keyring {
     pub(crate) fn sign(&self, claims: &Claims) -> Result<(RunToken, String), Error> {
         let keys = self.keys.load();
         let key = keys.first().ok_or(Error::KeyRetired)?;
-        let token = jwt::sign(&key.header, claims, &key.pair).map_err(Error::Json)?;
-        Ok((RunToken(token), key.kid.clone()))
+        let token = key.key.sign(claims).map_err(Error::Token)?;
+        Ok((RunToken(token), key.key.kid().to_owned()))
     }
 
-    /// The claims of a token that one of the keys signed. Time is not looked at.
+    /// The claims of a token that one of the keys signed, if they are for us and not out of date.
     pub(crate) fn verify(&self, token: &[u8]) -> Result<Claims, TokenError> {
         let token = std::str::from_utf8(token).map_err(|_| TokenError::Invalid)?;
         let keys = self.keys.load();
         let key = keys
             .iter()
-            .find(|key| token.starts_with(&key.header))
+            .find(|key| key.key.is_named_by(token))
             .ok_or(TokenError::Invalid)?;
-        jwt::verify(token, &key.header, key.pair.public_key().as_ref())
+        key.key.verify(token, &self.issuer)
     }
 }
 
@@ -125,15 +132,17 @@ mod tests {
     use crate::store::StoredRun;
     use crate::store::tests::Fixture;
 
+    use crate::token::AUDIENCE;
+
     use super::*;
 
-    fn claims() -> Claims {
+    fn claims(keyring: &Keyring) -> Claims {
         Claims {
-            iss: String::new(),
-            aud: String::new(),
+            iss: keyring.issuer().to_owned(),
+            aud: AUDIENCE.to_owned(),
             sub: "run".to_owned(),
             iat: 0,
-            exp: 0,
+            exp: 9_999_999_999,
             jti: String::new(),
             pol: String::new(),
         }
@@ -160,10 +169,10 @@ mod tests {
     fn a_token_of_the_old_key_is_good_after_a_rotation() {
         let fixture = Fixture::new();
         let keyring = Keyring::open(fixture.store(), at(10)).unwrap();
-        let (old, kid) = keyring.sign(&claims()).unwrap();
+        let (old, kid) = keyring.sign(&claims(&keyring)).unwrap();
         fixture.store().add_run(&run(99_000), &kid).unwrap();
         keyring.rotate(at(20)).unwrap();
-        let (_, new_kid) = keyring.sign(&claims()).unwrap();
+        let (_, new_kid) = keyring.sign(&claims(&keyring)).unwrap();
         assert_ne!(kid, new_kid);
         assert!(keyring.verify(old.danger_expose().as_bytes()).is_ok());
         let keys = fixture.store().token_keys().unwrap();
@@ -174,7 +183,7 @@ mod tests {
     fn a_key_goes_once_its_last_token_has_expired() {
         let fixture = Fixture::new();
         let keyring = Keyring::open(fixture.store(), at(10)).unwrap();
-        let (old, kid) = keyring.sign(&claims()).unwrap();
+        let (old, kid) = keyring.sign(&claims(&keyring)).unwrap();
         fixture.store().add_run(&run(15_000), &kid).unwrap();
         keyring.rotate(at(20)).unwrap();
         let presented = old.danger_expose().as_bytes();
@@ -187,7 +196,7 @@ mod tests {
         let fixture = Fixture::new();
         let one = Keyring::open(fixture.store(), at(10)).unwrap();
         let two = Keyring::open(fixture.store(), at(11)).unwrap();
-        let (token, _) = one.sign(&claims()).unwrap();
+        let (token, _) = one.sign(&claims(&one)).unwrap();
         assert!(two.verify(token.danger_expose().as_bytes()).is_ok());
     }
 
@@ -196,7 +205,7 @@ mod tests {
         let (ours, theirs) = (Fixture::new(), Fixture::new());
         let ours = Keyring::open(ours.store(), at(10)).unwrap();
         let theirs = Keyring::open(theirs.store(), at(10)).unwrap();
-        let (token, _) = theirs.sign(&claims()).unwrap();
+        let (token, _) = theirs.sign(&claims(&theirs)).unwrap();
         let presented = token.danger_expose().as_bytes();
         assert_eq!(ours.verify(presented), Err(TokenError::Invalid));
     }

@@ -2,6 +2,7 @@
 
 mod jwt;
 mod keyring;
+mod provider;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -53,6 +53,16 @@ pub enum Error {
         /// The project's folder.
         project: PathBuf,
     },
+    /// Two secrets of one run would be read from the same environment variable.
+    #[error("secrets `{one}` and `{other}` are both read from the variable `{variable}`")]
+    SameVariable {
+        /// The variable.
+        variable: String,
+        /// One secret.
+        one: String,
+        /// The other one.
+        other: String,
+    },
     /// The project's folder cannot be used.
     #[error("the project folder `{}` cannot be used", path.display())]
     Project {
@@ -174,6 +184,7 @@ impl Error {
             | Self::ProviderMismatch { .. }
             | Self::OutsideBinding { .. }
             | Self::NotForProject { .. }
+            | Self::SameVariable { .. }
             | Self::Owner(_)
             | Self::Asked(_)
             | Self::Secret { .. }
@@ -215,6 +226,9 @@ impl Error {
             Self::NotForProject { .. } => {
                 Some("the owner can add the folder to `projects` in `secrets.toml`".to_owned())
             }
+            Self::SameVariable { other, variable, .. } => Some(format!(
+                "give `{other}` other ones in `secrets.toml`, such as `variables = [\"OTHER_{variable}\"]`"
+            )),
             _ => None,
         }
     }

@@ -22,7 +22,7 @@ pub(crate) fn grants(
     for rule in policy.rules() {
         check(rule, bindings)?;
     }
-    policy
+    let grants = policy
         .secrets()
         .map(|name| {
             let binding = bindings
@@ -37,7 +37,28 @@ pub(crate) fn grants(
             let placeholder = placeholder(binding.placeholder.as_ref())?;
             Ok(Grant::new(Arc::clone(binding), placeholder))
         })
-        .collect()
+        .collect::<Result<Vec<_>, Error>>()?;
+    check_variables(&grants)?;
+    Ok(grants)
+}
+
+/// Checks that no two secrets are read from one variable: a program would be given one of them, and nobody could say
+/// which.
+fn check_variables(grants: &[Grant]) -> Result<(), Error> {
+    let mut taken = BTreeMap::new();
+    for grant in grants {
+        for variable in grant.variables() {
+            let other = taken.insert(variable, grant.secret());
+            if let Some(other) = other.filter(|other| *other != grant.secret()) {
+                return Err(Error::SameVariable {
+                    variable: variable.clone(),
+                    one: other.to_owned(),
+                    other: grant.secret().to_owned(),
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Checks that a rule sends its secret only where the owner lets it go. The same is asked again for each request; here
@@ -104,6 +125,8 @@ mod tests {
     const OWNER: &str = r#"{
         "orders": {"hosts": ["api.example.com", "*.example.org"], "inject": "bearer", "source": {"env": "ORDERS_KEY"}},
         "openai": {"provider": "openai", "source": {"env": "OPENAI_API_KEY"}},
+        "openai-work": {"provider": "openai", "source": {"env": "WORK"}},
+        "openai-other": {"provider": "openai", "source": {"env": "OTHER"}, "variables": ["OTHER_KEY"]},
         "here": {"hosts": ["api.example.com"], "inject": "bearer", "source": {"env": "A"}, "projects": ["/work/here"]}
     }"#;
 
@@ -164,6 +187,25 @@ mod tests {
     fn a_key_of_one_provider_is_not_for_another() {
         let error = frozen(r#"{"use": "anthropic", "secret": "openai"}"#).err();
         assert!(matches!(error, Some(Error::ProviderMismatch { .. })));
+    }
+
+    #[test]
+    fn two_secrets_for_one_variable_are_refused_with_both_names() {
+        let both = |other: &str| {
+            frozen(&format!(
+                r#"{{"use": "openai", "secret": "openai"}}, {{"use": "openai", "secret": "{other}"}}"#
+            ))
+        };
+        let error = both("openai-work").err().unwrap();
+        let text = error.to_string();
+        assert!(
+            text.contains("`openai`") && text.contains("`openai-work`"),
+            "{text}"
+        );
+        assert!(text.contains("`OPENAI_API_KEY`"), "{text}");
+        assert!(error.hint().unwrap().contains("`variables = "));
+        // The twin: what the hint says helps.
+        assert_eq!(both("openai-other").unwrap().len(), 2);
     }
 
     #[test]

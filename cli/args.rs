@@ -217,7 +217,7 @@ pub(crate) enum Runs {
         /// How long the token lives at most, such as 15m
         #[arg(long, value_name = "DURATION")]
         ttl: Option<String>,
-        /// Create it although the policy was not approved on this machine, if it has exactly this digest
+        /// Create it only if the approved policy has exactly this digest
         #[arg(long, value_name = "DIGEST")]
         approved: Option<policies::Digest>,
         /// The control socket of `valetkey serve` [default: control.sock in the state folder]

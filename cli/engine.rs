@@ -120,6 +120,15 @@ impl Engine {
         Ok(())
     }
 
+    /// Ends the sandbox when its run is revoked, or its time is over: what has no rights any more shall not go on.
+    pub(crate) fn end_with_run(&self, killer: Killer, run: &Arc<Run>) {
+        let run = Arc::clone(run);
+        self.runtime.spawn(async move {
+            run.ended().await;
+            killer.kill();
+        });
+    }
+
     /// What a run reached so far.
     pub(crate) fn tally(&self, run: &RunId) -> Result<Tally, Failure> {
         self.runtime

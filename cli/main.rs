@@ -7,6 +7,7 @@ mod args;
 mod audit;
 mod check;
 mod demo;
+mod diagnostics;
 mod doctor;
 mod engine;
 mod env;
@@ -15,6 +16,7 @@ mod folders;
 mod output;
 mod packages;
 mod policy;
+mod privacy;
 mod project;
 mod run;
 mod runs;
@@ -38,16 +40,22 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Err(failure) = privacy::close_memory() {
+        return told(&failure);
+    }
+    diagnostics::begin();
     match dispatch(cli) {
         Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            output::error(&failure);
-            if let Some(advice) = failure.advice() {
-                output::say(format_args!("hint: {advice}"));
-            }
-            ExitCode::from(failure.code())
-        }
+        Err(failure) => told(&failure),
     }
+}
+
+fn told(failure: &Failure) -> ExitCode {
+    output::error(failure);
+    if let Some(advice) = failure.advice() {
+        output::say(format_args!("hint: {advice}"));
+    }
+    ExitCode::from(failure.code())
 }
 
 fn dispatch(cli: Cli) -> Result<u8, Failure> {

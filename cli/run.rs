@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use broker::{Broker, Run};
@@ -37,9 +38,10 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
     if json {
         output::json(&report);
     }
+    let changes = kept_changes(&folders.run(run.id()));
     let finished = finished?;
     if !asked.quiet && !json {
-        summary::after_run(&report, &finished, &project);
+        summary::after_run(&report, &finished, &project, changes.as_deref());
     }
     let code = sdk::exit::code(&report.outcome);
     if code == 0 && asked.fail_on_deny && !report.denied.is_empty() {
@@ -78,7 +80,10 @@ fn sandboxed(
         },
         ca_bundle: trust::with_system(run.authority().ca_pem()),
         files: Vec::new(),
-        mask: engine.broker.secret_files(),
+        mask: engine
+            .broker
+            .secret_files()
+            .map_err(engine::broker_failure)?,
         command: asked.command.clone(),
     })?;
     let prepared = launcher::prepare(&spec).map_err(cannot_build)?;
@@ -90,6 +95,7 @@ fn sandboxed(
         engine.serve_run(doors, run)?;
     }
     engine.end_on_signals(started.killer())?;
+    engine.end_with_run(started.killer(), run);
     started.release().map_err(cannot_build)?;
     // With --json the report has standard output for itself.
     let mut pass_on = |stream: Stream, bytes: &[u8]| {
@@ -102,6 +108,16 @@ fn sandboxed(
         };
     };
     Ok(started.wait(&mut pass_on))
+}
+
+/// The folder with what the run wrote to its overlay; a folder of a run that wrote nothing is removed.
+fn kept_changes(run_folder: &Path) -> Option<PathBuf> {
+    let upper = run_folder.join("upper");
+    // Only empty folders can be removed like this, so what the run wrote stays.
+    if fs::remove_dir(&upper).is_ok() {
+        let _ = fs::remove_dir(run_folder);
+    }
+    upper.exists().then_some(upper)
 }
 
 fn cannot_build(error: launcher::Error) -> Failure {

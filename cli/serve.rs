@@ -133,6 +133,13 @@ async fn until_told(
     }
     shutdown.cancel();
     while serving.join_next().await.is_some() {}
+    engine.broker.end_all().map_err(engine::broker_failure)?;
+    engine
+        .broker
+        .audit()
+        .flush()
+        .await
+        .map_err(|error| Failure::ours("the audit log cannot be written").because(error))?;
     // Nobody else's socket: it was bound by this process.
     let _ = fs::remove_file(socket);
     Ok(0)

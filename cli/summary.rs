@@ -1,5 +1,7 @@
 //! What a person reads after a run.
 
+use std::path::Path;
+
 use launcher::Finished;
 use policies::NetworkMode;
 use sdk::report::{Failure, Limit, LimitHit, Outcome, Reached, Report};
@@ -8,11 +10,22 @@ use crate::output::{bytes, count, say};
 use crate::project::Project;
 
 /// Tells on standard error how the run ended, what it reached and what it was refused.
-pub(crate) fn after_run(report: &Report, finished: &Finished, project: &Project) {
+pub(crate) fn after_run(
+    report: &Report,
+    finished: &Finished,
+    project: &Project,
+    changes: Option<&Path>,
+) {
     say("");
     say(format_args!("valetkey: {}", ended(report, finished)));
     for line in network(report, project.policy.sandbox().network) {
         say(format_args!("  {line}"));
+    }
+    if let Some(changes) = changes {
+        say(format_args!(
+            "  your files are as they were; what it wrote to the workspace is in {}",
+            changes.display()
+        ));
     }
     say(format_args!(
         "  details: valetkey audit show {}",

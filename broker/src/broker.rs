@@ -290,10 +290,27 @@ impl Broker {
     }
 
     /// The files and folders of this machine that no sandbox may see.
-    pub fn secret_files(&self) -> Vec<PathBuf> {
+    ///
+    /// # Errors
+    /// If `secrets.toml` cannot be used: then nobody knows where the secrets are.
+    pub fn secret_files(&self) -> Result<Vec<PathBuf>, Error> {
         let mut paths = vec![self.config_dir.clone(), self.folder.path().to_owned()];
-        paths.extend(self.secrets.files());
-        paths
+        paths.extend(self.secrets.files()?);
+        Ok(paths)
+    }
+
+    /// Ends every run of this process, when the process is about to end.
+    ///
+    /// # Errors
+    /// As [`end_run`](Self::end_run); the others are ended all the same.
+    pub fn end_all(&self) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        for run in self.live.all() {
+            if let Err(error) = self.end_run(&run) {
+                outcome = Err(error);
+            }
+        }
+        outcome
     }
 
     /// Checks whether a policy may be used in a project, by the owner's newest approval.

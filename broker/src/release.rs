@@ -40,7 +40,6 @@ async fn read(
     if let Some(value) = current(grant) {
         return Ok(value);
     }
-    let value = Arc::new(grant.binding().source.read(store).await?);
     let mut event = Event::new(EventKind::SecretUsed);
     event.run = Some(run.id().clone());
     event.policy = Some(run.policy().digest().to_string());
@@ -53,6 +52,8 @@ async fn read(
         .append(event)
         .await
         .map_err(|_| CredentialError::AuditUnavailable)?;
+    // Read once that is on record: a source may leave traces elsewhere that must have their line here.
+    let value = Arc::new(grant.binding().source.read(store).await?);
     let until = Instant::now() + LIFETIME;
     grant
         .value

@@ -190,17 +190,19 @@ impl Secrets {
     }
 
     /// The files that secrets are read from.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let Ok(bindings) = self.bindings() else {
-            return Vec::new();
-        };
-        bindings
+    ///
+    /// # Errors
+    /// If `secrets.toml` cannot be used. Then nobody knows what is to be hidden.
+    pub(crate) fn files(&self) -> Result<Vec<PathBuf>, Error> {
+        let files = self
+            .bindings()?
             .values()
             .filter_map(|binding| match &binding.source {
                 Source::File(path) => Some(path.clone()),
                 Source::Env(_) | Source::Command(_) | Source::Store(_) => None,
             })
-            .collect()
+            .collect();
+        Ok(files)
     }
 
     fn in_file(&self) -> Result<Bindings, Error> {

@@ -52,12 +52,25 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// An empty layout in which `masks` are never shown.
-    pub(crate) fn new(owner: Owner, masks: &[PathBuf]) -> Self {
-        // What does not exist cannot be shown; what exists is compared by its real path.
-        let masks = masks
-            .iter()
-            .filter_map(|mask| mask.canonicalize().ok())
-            .collect();
+    ///
+    /// # Errors
+    /// If a mask is there and cannot be found out about: then nobody could tell what it covers.
+    pub(crate) fn new(owner: Owner, masks: &[PathBuf]) -> Result<Self, Error> {
+        let mut real = Vec::new();
+        for mask in masks {
+            match mask.canonicalize() {
+                Ok(path) => real.push(path),
+                // What does not exist cannot be shown; what exists is compared by its real path.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    return Err(refused(
+                        "path to hide",
+                        mask,
+                        &format!("it cannot be found: {error}"),
+                    ));
+                }
+            }
+        }
         let mut layout = Self {
             owner,
             sources: Vec::new(),
@@ -65,7 +78,7 @@ impl Layout {
             notes: Vec::new(),
             dirs: BTreeSet::new(),
             shown: Vec::new(),
-            masks,
+            masks: real,
             made: 0,
         };
         layout.made_dir(Path::new("/.sandbox"), 0o755);
@@ -75,7 +88,7 @@ impl Layout {
             mode: 0o000,
             bytes: Vec::new(),
         });
-        layout
+        Ok(layout)
     }
 
     /// Makes a folder of the sandbox's own, with its parents.

@@ -63,7 +63,7 @@ pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
     let view = &spec.view;
     let owner = Owner::new();
     let started_by_root = owner.is_started_by_root();
-    let mut layout = Layout::new(owner, &view.mask);
+    let mut layout = Layout::new(owner, &view.mask)?;
     let home = system::home(&view.home);
 
     system::folders(&mut layout)?;
@@ -88,7 +88,7 @@ pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
         workspace::cover_credentials(&mut layout, place)?;
     }
     let hidden = match &view.workspace {
-        Some(asked) => workspace::show(&mut layout, asked)?,
+        Some(asked) => workspace::show(&mut layout, asked, &home)?,
         None => Vec::new(),
     };
     if let Some(bundle) = &view.ca {

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::gitconfig;
@@ -16,13 +17,24 @@ use crate::plan::Op;
 use crate::spec::{Workspace, WorkspaceMode};
 
 /// Shows the workspace and covers what it hides; returns the hidden paths, relative to it.
-pub(crate) fn show(layout: &mut Layout, workspace: &Workspace) -> Result<Vec<PathBuf>, Error> {
+///
+/// The owner's `home` must not lie in it: a policy in the home that asks for nothing needs nobody's yes.
+pub(crate) fn show(
+    layout: &mut Layout,
+    workspace: &Workspace,
+    home: &Path,
+) -> Result<Vec<PathBuf>, Error> {
     let host = &workspace.host;
     let (place, stat) = open(WHAT, host)?;
     if !is_dir(&stat) {
         return Err(refused(WHAT, host, "it is not a folder"));
     }
     refuse_system_folders(host)?;
+    if home.starts_with(host) {
+        let why =
+            "your home lies in it, which no run may see; work in a folder of the project's own";
+        return Err(refused(WHAT, host, why));
+    }
     let globs = parse_globs(&workspace.hide)?;
     match &workspace.mode {
         WorkspaceMode::Overlay { upper, work } => overlay(layout, host, upper, work)?,
@@ -256,15 +268,16 @@ impl<'a> Search<'a> {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let name = path.file_name().unwrap_or(OsStr::new("."));
-        // What the caller cannot list, an ordinary user's sandbox cannot either.
-        let Ok(folder) = rustix::fs::openat(parent.as_fd(), name, flags, Mode::empty()) else {
-            return Ok(());
+        let folder = match rustix::fs::openat(parent.as_fd(), name, flags, Mode::empty()) {
+            Ok(folder) => folder,
+            // What the caller cannot list, an ordinary user's sandbox cannot either; and what was removed or replaced
+            // meanwhile is not shown as a folder.
+            Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            Err(error) => return Err(self.unsearched(path, error)),
         };
-        let Ok(entries) = Dir::read_from(&folder) else {
-            return Ok(());
-        };
+        let entries = Dir::read_from(&folder).map_err(|error| self.unsearched(path, error))?;
         for entry in entries {
-            let Ok(entry) = entry else { break };
+            let entry = entry.map_err(|error| self.unsearched(path, error))?;
             let bytes = entry.file_name().to_bytes();
             if bytes == b"." || bytes == b".." {
                 continue;
@@ -281,6 +294,18 @@ impl<'a> Search<'a> {
             self.entry(&folder, &path, entry.file_type(), depth)?;
         }
         Ok(())
+    }
+
+    /// What was not looked at may hold credentials, so the sandbox is not built.
+    fn unsearched(&self, path: &Path, error: Errno) -> Error {
+        Error::Machine {
+            part: format!(
+                "looking for credentials in `{}`",
+                self.top.join(path).display()
+            ),
+            advice: "see that the folder can be listed".into(),
+            source: error.into(),
+        }
     }
 
     fn entry(

@@ -93,12 +93,17 @@ async fn carry(
         decision,
     )
     .await?;
-    // Nothing is resolved or dialled before this line is written.
+    for place in plan.grants() {
+        if let Some(grant) = principal.run().grants().get(place) {
+            record.with_secret(grant.secret());
+        }
+    }
+    // Nothing is resolved or dialled before this line is written, and it says which secrets are about to leave.
     record
         .start()
         .await
         .map_err(|_| Refusal::new(Code::AuditUnavailable))?;
-    let target = inject(core, record, &permit, plan, &mut parts, &path).await?;
+    let target = inject(core, &permit, plan, &mut parts, &path).await?;
     let outgoing = outgoing(record, parts, target, wishes, incoming);
     let (response, lease) = upstream::send(core, &permit, policy.digest(), outgoing).await?;
     let via = lease.via();
@@ -183,7 +188,6 @@ fn covering(principal: &Principal, destination: &Destination) -> SmallVec<[usize
 /// Puts the credentials in. The broker checks each grant again; it does not trust us to have done so.
 async fn inject(
     core: &Core,
-    record: &mut Record,
     permit: &Permit,
     plan: Plan,
     parts: &mut Parts,
@@ -213,7 +217,6 @@ async fn inject(
             refusal.secret = Some(grant.secret().to_owned());
             refusal
         })?;
-        record.with_secret(grant.secret());
         credentials.push((place, credential));
     }
     let target = plan.put(&mut parts.headers, path, |wanted| {

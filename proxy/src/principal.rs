@@ -61,9 +61,7 @@ impl Principal {
                 let digest = *run.policy().digest();
                 (digest, digest.to_string())
             },
-            connections: Arc::new(Semaphore::new(
-                core.limits.connections.min(Semaphore::MAX_PERMITS),
-            )),
+            connections: Arc::new(Semaphore::new(connections(core, &run))),
             wide: Arc::new(Semaphore::new(core.limits.wide.min(Semaphore::MAX_PERMITS))),
             requests: Arc::new(Semaphore::new(
                 core.limits.requests.min(Semaphore::MAX_PERMITS),
@@ -167,4 +165,13 @@ impl Drop for Done<'_> {
     fn drop(&mut self) {
         self.0.tasks.remove(&self.1);
     }
+}
+
+/// How many connections a run may have at a time: what its policy says, as far as the proxy lets anybody have that many.
+fn connections(core: &Core, run: &Run) -> usize {
+    let asked = run.policy().budget().connections;
+    let most = core.limits.connections.min(Semaphore::MAX_PERMITS);
+    asked
+        .and_then(|asked| usize::try_from(asked).ok())
+        .map_or(most, |asked| asked.min(most))
 }

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use dashmap::DashMap;
+use policies::Digest;
 use sdk::RunId;
 use sdk::api::{CreateRun, CreatedRun, RunInfo, SecretInfo};
 use serde::Deserialize;
@@ -90,7 +91,7 @@ async fn create_run(
                 .ok_or_else(|| wrong("`ttl` is a time such as `15m`".to_owned()))?,
         ),
     };
-    let approved = match asked.approved.as_deref() {
+    let expected: Option<Digest> = match asked.approved.as_deref() {
         None => None,
         Some(text) => Some(
             text.parse()
@@ -106,10 +107,20 @@ async fn create_run(
     let (policy, project) = blocking(move || Ok(projects.open(&path)))
         .await?
         .map_err(wrong)?;
+    if let Some(expected) = expected
+        && expected != *policy.digest()
+    {
+        let detail = format!(
+            "the policy's digest is `{}`, not the one expected",
+            policy.digest()
+        );
+        return Err(Refused::new(StatusCode::FORBIDDEN, detail));
+    }
     let spec = CreateRunSpec {
         policy,
         project,
-        approved,
+        // Who can reach this socket may start what the owner approved; approving is the owner's own.
+        approved: None,
         ttl,
     };
     let new = api.broker.create_run(spec).await?;

@@ -15,7 +15,7 @@ pub struct CreateRun {
     /// How long the token lives at most, such as `"15m"`. The policy's own `ttl` is never exceeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,
-    /// The digest that the caller expects the policy to have.
+    /// The digest that the caller expects the policy to have. It approves nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved: Option<String>,
 }

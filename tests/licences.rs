@@ -57,7 +57,6 @@ fn allowed() -> BTreeSet<String> {
 
 fn packages() -> Vec<Value> {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
         .current_dir(root())
         .output()
         .unwrap();

@@ -57,6 +57,7 @@ fn allowed() -> BTreeSet<String> {
 
 fn packages() -> Vec<Value> {
     let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked"])
         .current_dir(root())
         .output()
         .unwrap();

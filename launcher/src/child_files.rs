@@ -78,7 +78,10 @@ pub(crate) fn perform(
             if_missing,
         } => {
             let target = match open_beneath(root, at) {
-                Err(Errno::NOENT | Errno::NOTDIR) if *if_missing == IfMissing::Skip => {
+                // Where this process, with all its capabilities, may not go, the command may not either.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS)
+                    if *if_missing == IfMissing::Skip =>
+                {
                     return Ok(());
                 }
                 target => target?,

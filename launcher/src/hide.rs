@@ -1,7 +1,7 @@
 //! Which files of the workspace hold credentials, going by their names and, for keys, by what they hold.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::glob::name_matches;
 
@@ -29,6 +29,9 @@ const FILES: &[&str] = &[
     ".dockercfg",
     ".vault-token",
     ".boto",
+    ".rclone.conf",
+    ".claude.json",
+    ".*_history",
     ".s3cfg",
     ".databrickscfg",
     ".terraformrc",
@@ -90,6 +93,17 @@ const PATHS: &[&str] = &[
     ".m2/settings.xml",
     ".m2/settings-security.xml",
     ".streamlit/secrets.toml",
+    ".config/rclone",
+    ".config/containers/auth.json",
+    ".config/git/credentials",
+    ".config/github-copilot",
+    ".config/doctl",
+    ".config/stripe",
+    ".local/share/fish/fish_history",
+    ".pulumi/credentials.json",
+    ".gemini/oauth_creds.json",
+    ".subversion/auth",
+    ".android/adbkey",
     ".codex/auth.json",
     ".claude/.credentials.json",
     ".config/claude",
@@ -100,20 +114,35 @@ const BY_CONTENT: &[(&str, &[&[u8]])] = &[
     // A `.pem` may as well be a certificate bundle that programs need.
     ("*.pem", PRIVATE_KEY),
     ("*.key", PRIVATE_KEY),
-    ("*.json", &[b"-----BEGIN PRIVATE KEY-----"]),
+    ("*.json", &[b"-----begin private key-----"]),
     (".npmrc", &[b"_auth", b"_password"]),
-    (".yarnrc.yml", &[b"npmAuth"]),
+    (".yarnrc.yml", &[b"npmauth"]),
     ("pip.conf", &[b"@"]),
     (".pip.conf", &[b"@"]),
+    ("nuget.config", &[b"password"]),
+    ("gradle.properties", SECRET_WORDS),
+    // `prod.env`; `.env*` is hidden whatever it holds.
+    ("*.env", SECRET_WORDS),
     ("credentials", SECRET_WORDS),
     ("credentials.*", SECRET_WORDS),
 ];
 
-const PRIVATE_KEY: &[&[u8]] = &[b"PRIVATE KEY", b"OPENSSH PRIVATE", b"PuTTY-User-Key"];
-const SECRET_WORDS: &[&[u8]] = &[b"secret", b"token", b"password", b"private_key", b"SECRET"];
+// In lower case, as the file is compared.
+const PRIVATE_KEY: &[&[u8]] = &[b"private key", b"openssh private", b"putty-user-key"];
+const SECRET_WORDS: &[&[u8]] = &[
+    b"secret",
+    b"token",
+    b"passw",
+    b"private_key",
+    b"api_key",
+    b"apikey",
+    b"access_key",
+];
 
 /// What the built-in rules say about a path relative to the workspace.
 pub(crate) fn suspicion(path: &Path, is_dir: bool) -> Suspicion {
+    // `.ENV` is one too, and on some file systems the same file.
+    let path = PathBuf::from(path.as_os_str().to_ascii_lowercase());
     let Some(name) = path.file_name().map(OsStrExt::as_bytes) else {
         return Suspicion::None;
     };
@@ -157,6 +186,15 @@ mod tests {
         }
         assert_eq!(suspicion(Path::new("home/.ssh"), true), Suspicion::Hidden);
         assert_eq!(file(".docker/config.json"), Suspicion::Hidden);
+    }
+
+    #[test]
+    fn the_case_of_a_name_does_not_matter() {
+        for path in [".ENV", "ID_RSA", "Key.PFX", ".Docker/Config.json"] {
+            assert_eq!(file(path), Suspicion::Hidden, "{path}");
+        }
+        assert_eq!(file("Prod.Env"), Suspicion::IfItHolds(SECRET_WORDS));
+        assert_eq!(file("ENVIRONMENT"), Suspicion::None);
     }
 
     #[test]

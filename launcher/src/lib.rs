@@ -10,6 +10,8 @@ mod spec;
 #[cfg(target_os = "linux")]
 mod advice;
 #[cfg(target_os = "linux")]
+mod bpf;
+#[cfg(target_os = "linux")]
 mod cgroup;
 #[cfg(target_os = "linux")]
 mod child;
@@ -43,6 +45,8 @@ mod owner;
 mod plan;
 #[cfg(target_os = "linux")]
 mod prepare;
+#[cfg(target_os = "linux")]
+mod search;
 #[cfg(target_os = "linux")]
 mod seccomp;
 #[cfg(target_os = "linux")]

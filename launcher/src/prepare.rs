@@ -79,13 +79,7 @@ pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
         .map(|workspace| workspace.host.as_path());
     let path = show_toolchains(&mut layout, spec, folder)?;
     for place in &view.read {
-        layout.show(
-            "path to read",
-            place,
-            Access::ReadOnly,
-            Ownership::ReaderIfPossible,
-        )?;
-        workspace::cover_credentials(&mut layout, place)?;
+        workspace::show_to_read(&mut layout, place)?;
     }
     let hidden = match &view.workspace {
         Some(asked) => workspace::show(&mut layout, asked, &home)?,
@@ -244,7 +238,18 @@ fn command(
         workdir: c_string(workdir)?,
         rlimits: rlimits(&spec.limits),
         processors,
-        filter: seccomp::filter(processors.is_some()),
+        filter: seccomp::filter(seccomp::Also {
+            processors: processors.is_some(),
+            set_id: matches!(
+                spec.view
+                    .workspace
+                    .as_ref()
+                    .map(|workspace| &workspace.mode),
+                Some(WorkspaceMode::ReadWrite)
+            ),
+            unseen_memory: spec.limits.memory.is_some()
+                && !cgroup.is_some_and(Cgroup::bounds_memory),
+        }),
     })
 }
 

@@ -6,6 +6,11 @@
 
 use libc::c_long;
 
+use crate::bpf::{
+    ALLOW, AND, ARCHITECTURE, ARCHITECTURE_OFFSET, ERROR, JUMP_IF_ANY_BIT, JUMP_IF_AT_LEAST,
+    JUMP_IF_EQUAL, JUMP_IF_GREATER, KILL_PROCESS, NUMBER_OFFSET, RETURN, argument_low, jump, load,
+    skip_unless_equal, statement,
+};
 use crate::sys::Instruction;
 
 /// How a refused call ends.
@@ -114,15 +119,46 @@ const NAMESPACE_FLAGS: u32 =
 /// The highest system call that was reviewed for this list (`file_setattr`, Linux 6.17).
 const LAST_REVIEWED: u32 = 469;
 
-/// The filter. `pinned` also refuses to choose processors, where that is how the `cpus` limit is kept.
-pub(crate) fn filter(pinned: bool) -> Vec<Instruction> {
+/// What is refused in some sandboxes only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Also {
+    /// Choosing processors, where that is how the `cpus` limit is kept.
+    pub(crate) processors: bool,
+    /// Making set-user-id and set-group-id files, where files outlive the sandbox: they would run as the owner, for
+    /// anybody on the host.
+    pub(crate) set_id: bool,
+    /// Memory that belongs to no process and no file system, where the memory limit is kept by watching those.
+    pub(crate) unseen_memory: bool,
+}
+
+/// The filter.
+pub(crate) fn filter(also: Also) -> Vec<Instruction> {
     let mut program = Program::default();
     program.refuse_other_architectures();
     for (number, refusal) in REFUSED {
         program.if_call(*number, &[answer(*refusal)]);
     }
-    if pinned {
+    if also.processors {
         program.if_call(libc::SYS_sched_setaffinity, &[answer(NotPermitted)]);
+    }
+    if also.unseen_memory {
+        for number in [
+            libc::SYS_memfd_create,
+            libc::SYS_memfd_secret,
+            libc::SYS_shmget,
+        ] {
+            program.if_call(number, &[answer(Missing)]);
+        }
+    }
+    if also.set_id {
+        for (number, mode) in CHANGE_MODE {
+            program.if_call(*number, &with_set_id(*mode));
+        }
+        for (number, flags) in OPEN {
+            program.if_call(*number, &created_with_set_id(*flags));
+        }
+        // Its mode lies in memory, where a filter cannot read it; callers fall back to `openat`.
+        program.if_call(libc::SYS_openat2, &[answer(Missing)]);
     }
     program.if_call(libc::SYS_ioctl, &ioctl());
     program.if_call(libc::SYS_clone, &clone());
@@ -131,6 +167,49 @@ pub(crate) fn filter(pinned: bool) -> Vec<Instruction> {
     program.if_call(libc::SYS_socketpair, &socketpair());
     program.push(statement(RETURN, ALLOW));
     program.instructions
+}
+
+/// Calls that set a file's mode, and which argument that is.
+const CHANGE_MODE: &[(c_long, u32)] = &[
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (FCHMODAT2, 2),
+    (libc::SYS_mknodat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1),
+];
+
+/// Calls that open a file, and which argument the flags are; the mode follows.
+const OPEN: &[(c_long, u32)] = &[
+    (libc::SYS_openat, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 1),
+];
+
+fn with_set_id(mode: u32) -> Vec<Instruction> {
+    vec![
+        load(argument_low(mode)),
+        jump(JUMP_IF_ANY_BIT, SET_ID, 0, 1),
+        answer(NotPermitted),
+        statement(RETURN, ALLOW),
+    ]
+}
+
+/// Where no file is made there is no mode, and the argument may hold anything.
+fn created_with_set_id(flags: u32) -> Vec<Instruction> {
+    // O_TMPFILE holds O_DIRECTORY too, which makes nothing by itself.
+    let makes = (libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY)) as u32;
+    let mut body = vec![
+        load(argument_low(flags)),
+        jump(JUMP_IF_ANY_BIT, makes, 1, 0),
+        statement(RETURN, ALLOW),
+    ];
+    body.extend(with_set_id(flags + 1));
+    body
 }
 
 fn ioctl() -> Vec<Instruction> {
@@ -258,66 +337,27 @@ fn answer(refusal: Refusal) -> Instruction {
     statement(RETURN, ERROR | number as u32)
 }
 
-fn load(offset: u32) -> Instruction {
-    statement(LOAD, offset)
-}
-
-/// Goes on if the value is `value`, else skips `count` instructions.
-fn skip_unless_equal(value: u32, count: u8) -> Instruction {
-    jump(JUMP_IF_EQUAL, value, 0, count)
-}
-
-fn statement(code: u16, operand: u32) -> Instruction {
-    jump(code, operand, 0, 0)
-}
-
-fn jump(code: u16, operand: u32, if_true: u8, if_false: u8) -> Instruction {
-    Instruction {
-        code,
-        if_true,
-        if_false,
-        operand,
-    }
-}
-
-/// Where the low half of an argument lies in `struct seccomp_data` on a little-endian machine.
-fn argument_low(index: u32) -> u32 {
-    16 + 8 * index
-}
-
-const NUMBER_OFFSET: u32 = 0;
-const ARCHITECTURE_OFFSET: u32 = 4;
 const OPEN_TREE_ATTR: c_long = 467;
-
-// linux/audit.h
-#[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: u32 = 0xc000_003e;
-#[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: u32 = 0xc000_00b7;
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-compile_error!("the launcher's system call filter knows x86_64 and aarch64 only");
-
-// linux/bpf_common.h
-const LOAD: u16 = 0x20;
-const AND: u16 = 0x54;
-const RETURN: u16 = 0x06;
-const JUMP_IF_EQUAL: u16 = 0x15;
-const JUMP_IF_GREATER: u16 = 0x25;
-const JUMP_IF_AT_LEAST: u16 = 0x35;
-const JUMP_IF_ANY_BIT: u16 = 0x45;
-
-// linux/seccomp.h
-const KILL_PROCESS: u32 = 0x8000_0000;
-const ERROR: u32 = 0x0005_0000;
-const ALLOW: u32 = 0x7fff_0000;
+const FCHMODAT2: c_long = 452;
+/// `S_ISUID | S_ISGID`.
+const SET_ID: u32 = 0o6000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bpf::LOAD;
 
     /// What the filter answers to a call, computed as the kernel would.
-    fn run(architecture: u32, number: u32, arguments: [u64; 3]) -> u32 {
-        let program = filter(false);
+    fn run(architecture: u32, number: u32, arguments: [u64; 4]) -> u32 {
+        let everything = Also {
+            processors: true,
+            set_id: true,
+            unseen_memory: true,
+        };
+        judge(&filter(everything), architecture, number, arguments)
+    }
+
+    fn judge(program: &[Instruction], architecture: u32, number: u32, arguments: [u64; 4]) -> u32 {
         let (mut at, mut value) = (0_usize, 0_u32);
         loop {
             let step = program[at];
@@ -346,7 +386,7 @@ mod tests {
         }
     }
 
-    fn call(number: c_long, arguments: [u64; 3]) -> u32 {
+    fn call(number: c_long, arguments: [u64; 4]) -> u32 {
         run(ARCHITECTURE, number as u32, arguments)
     }
 
@@ -354,45 +394,81 @@ mod tests {
 
     #[test]
     fn reading_and_writing_are_allowed() {
-        assert_eq!(call(libc::SYS_read, [0; 3]), ALLOW);
-        assert_eq!(call(libc::SYS_write, [0; 3]), ALLOW);
+        assert_eq!(call(libc::SYS_read, [0; 4]), ALLOW);
+        assert_eq!(call(libc::SYS_write, [0; 4]), ALLOW);
     }
 
     #[test]
     fn every_listed_call_is_refused() {
         for (number, refusal) in REFUSED {
-            assert_eq!(call(*number, [0; 3]), answer(*refusal).operand, "{number}");
+            assert_eq!(call(*number, [0; 4]), answer(*refusal).operand, "{number}");
         }
     }
 
     #[test]
     fn another_architecture_ends_the_process() {
-        assert_eq!(run(0x4000_0003, 20, [0; 3]), KILL_PROCESS);
-        assert_eq!(run(ARCHITECTURE, 0x4000_0027, [0; 3]), KILL_PROCESS);
+        assert_eq!(run(0x4000_0003, 20, [0; 4]), KILL_PROCESS);
+        assert_eq!(run(ARCHITECTURE, 0x4000_0027, [0; 4]), KILL_PROCESS);
     }
 
     #[test]
     fn a_call_nobody_reviewed_is_missing() {
-        assert_eq!(call(470, [0; 3]), ERROR | libc::ENOSYS as u32);
-        assert_eq!(call(469, [0; 3]), ALLOW);
+        assert_eq!(call(470, [0; 4]), ERROR | libc::ENOSYS as u32);
+        assert_eq!(call(469, [0; 4]), ALLOW);
     }
 
     #[test]
     fn high_bits_do_not_hide_a_terminal_request() {
-        assert_eq!(call(libc::SYS_ioctl, [0, 0x5412, 0]), EPERM);
-        assert_eq!(call(libc::SYS_ioctl, [0, 0x5412 | 1 << 32, 0]), EPERM);
-        assert_eq!(call(libc::SYS_ioctl, [0, 0x5413, 0]), ALLOW);
+        assert_eq!(call(libc::SYS_ioctl, [0, 0x5412, 0, 0]), EPERM);
+        assert_eq!(call(libc::SYS_ioctl, [0, 0x5412 | 1 << 32, 0, 0]), EPERM);
+        assert_eq!(call(libc::SYS_ioctl, [0, 0x5413, 0, 0]), ALLOW);
     }
 
     #[test]
     fn clone_makes_processes_and_no_namespaces() {
-        assert_eq!(call(libc::SYS_clone, [0x1000_0011, 0, 0]), EPERM);
-        assert_eq!(call(libc::SYS_clone, [0x0001_0f11, 0, 0]), ALLOW);
+        assert_eq!(call(libc::SYS_clone, [0x1000_0011, 0, 0, 0]), EPERM);
+        assert_eq!(call(libc::SYS_clone, [0x0001_0f11, 0, 0, 0]), ALLOW);
+    }
+
+    #[test]
+    fn no_set_user_id_file_is_made_and_other_modes_are_free() {
+        let made = u64::from(libc::O_CREAT.unsigned_abs());
+        let temporary = u64::from(libc::O_TMPFILE.unsigned_abs());
+        for bits in [0o4755, 0o2755, 0o6000] {
+            assert_eq!(call(libc::SYS_fchmod, [3, bits, 0, 0]), EPERM);
+            assert_eq!(call(libc::SYS_fchmodat, [3, 0, bits, 0]), EPERM);
+            assert_eq!(call(FCHMODAT2, [3, 0, bits, 0]), EPERM);
+            assert_eq!(call(libc::SYS_mknodat, [3, 0, bits, 0]), EPERM);
+            assert_eq!(call(libc::SYS_openat, [3, 0, made, bits]), EPERM);
+            assert_eq!(call(libc::SYS_openat, [3, 0, temporary, bits]), EPERM);
+            // Nothing is made: what stands in the place of the mode is no mode.
+            assert_eq!(call(libc::SYS_openat, [3, 0, 0, bits]), ALLOW);
+        }
+        assert_eq!(call(libc::SYS_fchmod, [3, 0o1777, 0, 0]), ALLOW);
+        assert_eq!(call(libc::SYS_openat, [3, 0, made, 0o755]), ALLOW);
+    }
+
+    #[test]
+    fn what_matters_in_some_sandboxes_is_free_in_others() {
+        let plain = filter(Also {
+            processors: false,
+            set_id: false,
+            unseen_memory: false,
+        });
+        for number in [
+            libc::SYS_sched_setaffinity,
+            libc::SYS_memfd_create,
+            libc::SYS_openat2,
+        ] {
+            let arguments = [0; 4];
+            assert_eq!(judge(&plain, ARCHITECTURE, number as u32, arguments), ALLOW);
+            assert_ne!(call(number, arguments), ALLOW);
+        }
     }
 
     #[test]
     fn only_unix_tcp_udp_and_route_sockets_are_made() {
-        let socket = |family, kind, protocol| call(libc::SYS_socket, [family, kind, protocol]);
+        let socket = |family, kind, protocol| call(libc::SYS_socket, [family, kind, protocol, 0]);
         let family_refused = ERROR | libc::EAFNOSUPPORT as u32;
         let protocol_refused = ERROR | libc::EPROTONOSUPPORT as u32;
         for family in [2, 10] {
@@ -412,7 +488,7 @@ mod tests {
         for family in [17, 21, 30, 31, 38, 40, 44] {
             assert_eq!(socket(family, 1, 0), family_refused, "{family}");
         }
-        assert_eq!(call(libc::SYS_socketpair, [30, 1, 0]), family_refused);
-        assert_eq!(call(libc::SYS_socketpair, [1, 1, 0]), ALLOW);
+        assert_eq!(call(libc::SYS_socketpair, [30, 1, 0, 0]), family_refused);
+        assert_eq!(call(libc::SYS_socketpair, [1, 1, 0, 0]), ALLOW);
     }
 }

@@ -193,7 +193,7 @@ fn chosen_versions(home: &Path, tool: &str, workspace: Option<&Path>) -> Vec<OsS
         .flat_map(Path::ancestors)
         .map(|folder| folder.join(file))
         .chain([home.join(tool).join("version")])
-        .find_map(|file| std::fs::read(file).ok());
+        .find_map(|file| small_file(&file));
     let text = std::env::var_os(variable)
         .map(|value| value.as_bytes().to_vec())
         .or(local)
@@ -202,6 +202,25 @@ fn chosen_versions(home: &Path, tool: &str, workspace: Option<&Path>) -> Vec<OsS
         .filter(|name| is_name(name))
         .map(|name| OsStr::from_bytes(name).to_owned())
         .collect()
+}
+
+/// What a small file holds. The file may be the agent's: a FIFO would hold us up, an endless device fill our memory.
+fn small_file(path: &Path) -> Option<Vec<u8>> {
+    use std::io::Read;
+    use std::os::unix::fs::OpenOptionsExt;
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+        .ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST_VERSION_FILE)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    Some(bytes)
 }
 
 /// Whether a version's name is one, and not a path: the file may be the agent's.
@@ -214,6 +233,8 @@ fn is_system(entry: &Path) -> bool {
         .iter()
         .any(|system| entry.starts_with(system))
 }
+
+const LARGEST_VERSION_FILE: u64 = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -268,6 +289,24 @@ mod tests {
             found.path[0],
             home.path().join(".pyenv/versions/3.12.1/bin")
         );
+    }
+
+    #[test]
+    fn a_version_file_that_never_ends_is_passed_over() {
+        let home = home_with(&[".pyenv/versions/3.12.1/bin", ".pyenv/shims", "project"]);
+        std::fs::write(home.path().join(".pyenv/version"), "3.12.1\n").unwrap();
+        let project = home.path().join("project");
+        let file = project.join(".python-version");
+        let expected = home.path().join(".pyenv/versions/3.12.1/bin");
+        let entry = path(&[home.path().join(".pyenv/shims")]);
+        std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
+        let found = find(&entry, home.path(), Some(&project));
+        assert_eq!(found.path[0], expected);
+        std::fs::remove_file(&file).unwrap();
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &file, fifo, 0o600.into(), 0).unwrap();
+        let found = find(&entry, home.path(), Some(&project));
+        assert_eq!(found.path[0], expected);
     }
 
     #[test]

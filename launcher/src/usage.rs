@@ -15,10 +15,11 @@ pub(crate) struct Usage {
 }
 
 /// What the tree below and including `root` uses now. Above `suspicious` bytes, memory that processes share is counted
-/// once, which takes longer.
-pub(crate) fn of_tree(root: u32, suspicious: u64) -> Usage {
+/// once, which takes longer. `files` is what the files of a memory file system take, whether or not they are mapped.
+pub(crate) fn of_tree(root: u32, suspicious: u64, files: u64) -> Usage {
     let tree = tree(root);
     let mut usage = Usage::default();
+    let mut memory = Memory::default();
     for pid in &tree {
         if let Some(stat) = Stat::read(*pid) {
             usage.cpu += stat.cpu;
@@ -26,16 +27,17 @@ pub(crate) fn of_tree(root: u32, suspicious: u64) -> Usage {
         }
         // The first process holds a copy of the supervisor that was never written to.
         if *pid != root {
-            usage.memory += resident(*pid);
+            memory.add(resident(*pid).unwrap_or_default());
         }
     }
-    if usage.memory > suspicious {
-        usage.memory = tree
-            .iter()
-            .filter(|pid| **pid != root)
-            .map(|pid| proportional(*pid).unwrap_or_else(|| resident(*pid)))
-            .sum();
+    if memory.with(files) > suspicious {
+        memory = Memory::default();
+        for pid in tree.iter().filter(|pid| **pid != root) {
+            let own = proportional(*pid).or_else(|| resident(*pid));
+            memory.add(own.unwrap_or_default());
+        }
     }
+    usage.memory = memory.with(files);
     usage
 }
 
@@ -115,25 +117,48 @@ fn tree(root: u32) -> Vec<u32> {
     found
 }
 
-fn resident(pid: u32) -> u64 {
-    kilobytes(&format!("/proc/{pid}/status"), &["RssAnon:", "RssShmem:"]).unwrap_or(0)
+/// Bytes of memory of one kind or the other.
+#[derive(Clone, Copy, Default)]
+struct Memory {
+    private: u64,
+    shared: u64,
 }
 
-fn proportional(pid: u32) -> Option<u64> {
-    kilobytes(
+impl Memory {
+    fn add(&mut self, other: Self) {
+        self.private += other.private;
+        self.shared += other.shared;
+    }
+
+    /// All of it, and what files in memory take. Mapped files count among the shared memory, so the larger one counts.
+    fn with(self, files: u64) -> u64 {
+        self.private + self.shared.max(files)
+    }
+}
+
+fn resident(pid: u32) -> Option<Memory> {
+    memory(&format!("/proc/{pid}/status"), "RssAnon:", "RssShmem:")
+}
+
+fn proportional(pid: u32) -> Option<Memory> {
+    memory(
         &format!("/proc/{pid}/smaps_rollup"),
-        &["Pss_Anon:", "Pss_Shmem:"],
+        "Pss_Anon:",
+        "Pss_Shmem:",
     )
 }
 
-fn kilobytes(path: &str, names: &[&str]) -> Option<u64> {
+fn memory(path: &str, private: &str, shared: &str) -> Option<Memory> {
     let text = std::fs::read_to_string(path).ok()?;
-    let values: Vec<u64> = text
-        .lines()
-        .filter_map(|line| names.iter().find_map(|name| line.strip_prefix(name)))
-        .filter_map(|value| value.split_whitespace().next()?.parse::<u64>().ok())
-        .collect();
-    (!values.is_empty()).then(|| values.iter().sum::<u64>() * 1024)
+    let bytes = |name: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(name))?;
+        let kilobytes = value.split_whitespace().next()?.parse::<u64>().ok()?;
+        Some(kilobytes * 1024)
+    };
+    Some(Memory {
+        private: bytes(private)?,
+        shared: bytes(shared)?,
+    })
 }
 
 /// `sysconf(_SC_CLK_TCK)`: fixed in the interface of `/proc` on every architecture we know.

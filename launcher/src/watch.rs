@@ -158,7 +158,8 @@ impl Watch {
             || (limits.cpu_time.is_some() && cpu_by_group.is_none())
             || limits.processes.is_some();
         let usage = if needs_tree {
-            usage::of_tree(started.running.pid, memory.unwrap_or(u64::MAX))
+            let files = memory.map_or(0, |_| taken(&started.scratch));
+            usage::of_tree(started.running.pid, memory.unwrap_or(u64::MAX), files)
         } else {
             Usage::default()
         };
@@ -200,11 +201,18 @@ impl Watch {
     }
 }
 
+/// The bytes in use on a file system.
+fn taken(scratch: &std::os::fd::OwnedFd) -> u64 {
+    rustix::fs::fstatfs(scratch).map_or(0, |found| {
+        (found.f_blocks - found.f_bfree) * found.f_bsize.unsigned_abs()
+    })
+}
+
 /// The bytes in use on a file system that has no room left.
 fn full(scratch: &std::os::fd::OwnedFd) -> Option<u64> {
     let found = rustix::fs::fstatfs(scratch).ok()?;
     let is_full = found.f_bfree == 0 || (found.f_files > 0 && found.f_ffree == 0);
-    is_full.then(|| (found.f_blocks - found.f_bfree) * found.f_bsize.unsigned_abs())
+    is_full.then(|| taken(scratch))
 }
 
 fn hit(which: Limit, value: u64, used: u64) -> LimitHit {

@@ -1,19 +1,14 @@
 //! How the workspace is shown, and what in it is hidden.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Dir, FileType, Mode, OFlags};
-use rustix::io::Errno;
-
 use crate::error::Error;
-use crate::gitconfig;
 use crate::glob::Glob;
-use crate::hide::{Suspicion, suspicion};
 use crate::layout::{Access, Layout, Ownership, is_dir, open, refused, relative};
 use crate::plan::Op;
+use crate::search::Search;
 use crate::spec::{Workspace, WorkspaceMode};
 
 /// Shows the workspace and covers what it hides; returns the hidden paths, relative to it.
@@ -45,7 +40,7 @@ pub(crate) fn show(
             layout.show(WHAT, host, Access::Writable, Ownership::Sandbox)?
         }
     }
-    let found = Search::run(host, place, &globs)?;
+    let found = Search::run(host, &place, &globs)?;
     for (path, is_dir) in &found.hidden {
         layout.cover(&host.join(path), *is_dir)?;
     }
@@ -68,13 +63,32 @@ pub(crate) fn show(
     Ok(found.hidden.into_iter().map(|(path, _)| path).collect())
 }
 
-/// Covers credentials in a host path that the policy's `read` names.
-pub(crate) fn cover_credentials(layout: &mut Layout, host: &Path) -> Result<(), Error> {
-    let (place, stat) = open("path to read", host)?;
+/// Shows a host path that the policy's `read` names, and covers credentials in it.
+pub(crate) fn show_to_read(layout: &mut Layout, host: &Path) -> Result<(), Error> {
+    const READ: &str = "path to read";
+    let is_whole = ["/", "/etc", "/run", "/var", "/var/run"]
+        .iter()
+        .any(|whole| host == Path::new(whole));
+    if is_whole {
+        return Err(refused(
+            READ,
+            host,
+            "the sandbox has one of its own; name what is needed in it",
+        ));
+    }
+    // They tell about, and lead to, the host's processes and devices.
+    if ["/proc", "/sys", "/dev", "/.sandbox"]
+        .iter()
+        .any(|system| host.starts_with(system))
+    {
+        return Err(refused(READ, host, "no sandbox may see the host's"));
+    }
+    layout.show(READ, host, Access::ReadOnly, Ownership::ReaderIfPossible)?;
+    let (place, stat) = open(READ, host)?;
     if !is_dir(&stat) {
         return Ok(());
     }
-    let found = Search::run(host, place, &[])?;
+    let found = Search::run(host, &place, &[])?;
     for (path, is_dir) in &found.hidden {
         layout.cover(&host.join(path), *is_dir)?;
     }
@@ -237,193 +251,4 @@ fn unescape(text: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
-struct Search<'a> {
-    globs: &'a [Glob],
-    top: &'a Path,
-    hidden: Vec<(PathBuf, bool)>,
-    git_configs: Vec<(PathBuf, Vec<u8>)>,
-    seen: usize,
-}
-
-impl<'a> Search<'a> {
-    fn run(top: &'a Path, place: OwnedFd, globs: &'a [Glob]) -> Result<Self, Error> {
-        let mut search = Self {
-            globs,
-            top,
-            hidden: Vec::new(),
-            git_configs: Vec::new(),
-            seen: 0,
-        };
-        search.folder(&place, Path::new(""), 0)?;
-        Ok(search)
-    }
-
-    fn folder(&mut self, parent: &OwnedFd, path: &Path, depth: usize) -> Result<(), Error> {
-        if depth > MAX_DEPTH {
-            return Err(refused(
-                WHAT,
-                &self.top.join(path),
-                "folders are nested too deeply",
-            ));
-        }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let name = path.file_name().unwrap_or(OsStr::new("."));
-        let folder = match rustix::fs::openat(parent.as_fd(), name, flags, Mode::empty()) {
-            Ok(folder) => folder,
-            // What the caller cannot list, an ordinary user's sandbox cannot either; and what was removed or replaced
-            // meanwhile is not shown as a folder.
-            Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
-            Err(error) => return Err(self.unsearched(path, error)),
-        };
-        let entries = Dir::read_from(&folder).map_err(|error| self.unsearched(path, error))?;
-        for entry in entries {
-            let entry = entry.map_err(|error| self.unsearched(path, error))?;
-            let bytes = entry.file_name().to_bytes();
-            if bytes == b"." || bytes == b".." {
-                continue;
-            }
-            self.seen += 1;
-            if self.seen > MAX_ENTRIES {
-                return Err(refused(
-                    WHAT,
-                    self.top,
-                    "it holds too many files to look for credentials in; choose a smaller folder",
-                ));
-            }
-            let path = path.join(OsStr::from_bytes(bytes));
-            self.entry(&folder, &path, entry.file_type(), depth)?;
-        }
-        Ok(())
-    }
-
-    /// What was not looked at may hold credentials, so the sandbox is not built.
-    fn unsearched(&self, path: &Path, error: Errno) -> Error {
-        Error::Machine {
-            part: format!(
-                "looking for credentials in `{}`",
-                self.top.join(path).display()
-            ),
-            advice: "see that the folder can be listed".into(),
-            source: error.into(),
-        }
-    }
-
-    fn entry(
-        &mut self,
-        folder: &OwnedFd,
-        path: &Path,
-        kind: FileType,
-        depth: usize,
-    ) -> Result<(), Error> {
-        let kind = match kind {
-            FileType::Unknown => kind_of(folder, path),
-            kind => kind,
-        };
-        let is_dir = kind == FileType::Directory;
-        let by_policy = self.globs.iter().any(|glob| glob.matches(path));
-        // A read-only mount does not keep anybody from connecting: these lead to processes of the host.
-        let leads_out = matches!(kind, FileType::Socket | FileType::Fifo);
-        let is_hidden = by_policy
-            || leads_out
-            || match suspicion(path, is_dir) {
-                Suspicion::Hidden => true,
-                Suspicion::IfItHolds(words) => {
-                    kind == FileType::RegularFile && holds(folder, path, words)
-                }
-                Suspicion::None => false,
-            };
-        if is_hidden {
-            return self.hide(path, kind);
-        }
-        match kind {
-            FileType::Directory if is_object_store(path) => Ok(()),
-            FileType::Directory => self.folder(folder, path, depth + 1),
-            FileType::RegularFile if is_git_config(path) => {
-                let bytes = read(folder, path, LARGEST_CONFIG).unwrap_or_default();
-                self.git_configs
-                    .push((path.to_owned(), gitconfig::sanitised(&bytes)));
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Hides an entry; of a symbolic link, what it leads to.
-    fn hide(&mut self, path: &Path, kind: FileType) -> Result<(), Error> {
-        if self.hidden.len() == MAX_HIDDEN {
-            return Err(refused(
-                WHAT,
-                self.top,
-                "it holds more hidden files than a sandbox can cover; hide the folders above them",
-            ));
-        }
-        if kind != FileType::Symlink {
-            self.hidden
-                .push((path.to_owned(), kind == FileType::Directory));
-            return Ok(());
-        }
-        // A link out of the workspace leads nowhere inside, or to what is shown there anyway.
-        let Ok(real) = self.top.join(path).canonicalize() else {
-            return Ok(());
-        };
-        if let Ok(inside) = real.strip_prefix(self.top)
-            && !inside.as_os_str().is_empty()
-        {
-            self.hidden.push((inside.to_owned(), real.is_dir()));
-        }
-        Ok(())
-    }
-}
-
-fn kind_of(folder: &OwnedFd, path: &Path) -> FileType {
-    let name = path.file_name().unwrap_or_default();
-    rustix::fs::statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
-        .map_or(FileType::Unknown, |stat| {
-            FileType::from_raw_mode(stat.st_mode)
-        })
-}
-
-fn holds(folder: &OwnedFd, path: &Path, words: &[&[u8]]) -> bool {
-    // A key that cannot be read here is hidden: the kernel's answer may be another one inside.
-    read(folder, path, LOOKED_AT).is_none_or(|bytes| {
-        words
-            .iter()
-            .any(|word| bytes.windows(word.len()).any(|window| window == *word))
-    })
-}
-
-fn read(folder: &OwnedFd, path: &Path, most: u64) -> Option<Vec<u8>> {
-    use std::io::Read;
-    // Not blocking: a FIFO of that name must not hold the start up.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let name = path.file_name()?;
-    let file = rustix::fs::openat(folder, name, flags, Mode::empty()).ok()?;
-    let mut bytes = Vec::new();
-    std::fs::File::from(file)
-        .take(most)
-        .read_to_end(&mut bytes)
-        .ok()?;
-    Some(bytes)
-}
-
-fn is_object_store(path: &Path) -> bool {
-    path.ends_with(".git/objects") || path.ends_with(".git/lfs/objects")
-}
-
-/// The configuration of a repository, of its submodules and of its work trees.
-fn is_git_config(path: &Path) -> bool {
-    let name = path.file_name();
-    let is_named =
-        name == Some(OsStr::new("config")) || name == Some(OsStr::new("config.worktree"));
-    // A branch may be called `config` too.
-    is_named
-        && path.iter().any(|part| part == ".git")
-        && !path.iter().any(|part| part == "refs" || part == "logs")
-}
-
 const WHAT: &str = "workspace";
-const MAX_DEPTH: usize = 200;
-const MAX_ENTRIES: usize = 4_000_000;
-const MAX_HIDDEN: usize = 10_000;
-const LARGEST_CONFIG: u64 = 1 << 20;
-const LOOKED_AT: u64 = 64 << 10;

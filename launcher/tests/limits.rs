@@ -39,6 +39,50 @@ fn memory_of_the_command_and_of_its_children_is_bounded() {
 }
 
 #[test]
+fn files_in_memory_count_as_memory() {
+    as_each_user("limits::files_in_memory_count_as_memory", || {
+        for place in ["/tmp/big", "/dev/shm/big"] {
+            let limits = Limits {
+                memory: Some(64 << 20),
+                ..Limits::default()
+            };
+            // It stays a while, so that watching sees it.
+            let fill = |size: u32| {
+                Box::shell(&format!(
+                    "./probe fill {place} {size}; [ {size} -lt 100 ] || ./probe pause"
+                ))
+            };
+            let finished = with(limits.clone(), fill(200));
+            assert_eq!(ended_by(&finished).which, Limit::Memory, "{place}");
+            let finished = with(limits, fill(8));
+            assert_eq!(finished.outcome, Outcome::Passed, "{finished:?}");
+        }
+    });
+}
+
+#[test]
+fn memory_that_cannot_be_seen_is_bounded_or_not_given() {
+    as_each_user(
+        "limits::memory_that_cannot_be_seen_is_bounded_or_not_given",
+        || {
+            let limits = Limits {
+                memory: Some(64 << 20),
+                ..Limits::default()
+            };
+            let finished = with(limits, Box::probe(&["memfd", "200"]));
+            let is_refused = finished.stdout.text == "ENOSYS\n";
+            assert!(
+                is_refused || ended_by(&finished).which == Limit::Memory,
+                "{finished:?}"
+            );
+            // Without a limit there is nothing to get around.
+            let finished = with(Limits::default(), Box::probe(&["memfd", "2"]));
+            assert_eq!(finished.stdout.text, "written\n");
+        },
+    );
+}
+
+#[test]
 fn less_memory_than_the_limit_is_fine() {
     as_each_user("limits::less_memory_than_the_limit_is_fine", || {
         let limits = Limits {

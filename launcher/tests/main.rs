@@ -6,6 +6,7 @@ mod support;
 
 mod basics;
 mod files;
+mod hiding;
 mod kernel;
 mod limits;
 mod network;

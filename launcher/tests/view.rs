@@ -70,6 +70,23 @@ fn a_writable_workspace_is_the_folder_itself() {
 }
 
 #[test]
+fn no_set_user_id_file_is_left_in_a_writable_workspace() {
+    as_each_user(
+        "view::no_set_user_id_file_is_left_in_a_writable_workspace",
+        || {
+            let sandbox = Box::shell(
+                "cp /bin/true a; chmod u+s a 2>/dev/null || echo refused; chmod g+s a 2>/dev/null || echo refused; \
+                 cp a b; chmod 700 b && echo changed",
+            );
+            let sandbox = sandbox.mode(WorkspaceMode::ReadWrite);
+            assert_eq!(sandbox.output(), "refused\nrefused\nchanged\n");
+            let made = fs::metadata(sandbox.work().join("a")).unwrap();
+            assert_eq!(made.permissions().mode() & 0o6000, 0);
+        },
+    );
+}
+
+#[test]
 fn no_workspace_means_none() {
     let sandbox = Box::shell("pwd").with(|spec| spec.view.workspace = None);
     let home = sandbox.folder.path().join("home").display().to_string();

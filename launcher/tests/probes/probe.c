@@ -157,12 +157,13 @@ int main(int count, char **argument) {
         for (int i = 0; i < 3; i++) if (!fork()) spin(0);
         for (;;) pause();
     }
-    if (!strcmp(what, "fill")) {
+    if (!strcmp(what, "fill") || !strcmp(what, "memfd")) {
         static char block[1 << 20];
-        int fd = open(argument[2], O_CREAT | O_WRONLY, 0600);
+        int in_memory = !strcmp(what, "memfd");
+        int fd = in_memory ? memfd_create("m", 0) : open(argument[2], O_CREAT | O_WRONLY, 0600);
         if (fd < 0) return say(-1);
         memset(block, 7, sizeof block);
-        for (int i = 0; i < atoi(argument[3]); i++)
+        for (int i = 0; i < atoi(argument[in_memory ? 2 : 3]); i++)
             if (write(fd, block, sizeof block) < 0) { say(-1); return 44; }
         printf("written\n");
         return 0;

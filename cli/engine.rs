@@ -11,7 +11,6 @@ use proxy::{DoorsOfRun, Places, Proxy, ProxySettings};
 use sdk::RunId;
 use sdk::tally::Tally;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::folders::Folders;
@@ -98,26 +97,6 @@ impl Engine {
             .map_err(|error| {
                 Failure::ours("the sandbox's listeners cannot be served").because(error)
             })
-    }
-
-    /// Ends the sandbox when a person or the system asks this process to end.
-    pub(crate) fn end_on_signals(&self, killer: Killer) -> Result<(), Failure> {
-        let _inside = self.runtime.enter();
-        for kind in [
-            SignalKind::interrupt(),
-            SignalKind::terminate(),
-            SignalKind::hangup(),
-        ] {
-            let mut signals = signal(kind)
-                .map_err(|error| Failure::ours("cannot listen for signals").because(error))?;
-            let killer = killer.clone();
-            self.runtime.spawn(async move {
-                while signals.recv().await.is_some() {
-                    killer.kill();
-                }
-            });
-        }
-        Ok(())
     }
 
     /// Ends the sandbox when its run is revoked, or its time is over: what has no rights any more shall not go on.

@@ -13,6 +13,7 @@ mod engine;
 mod env;
 mod failure;
 mod folders;
+mod interruption;
 mod output;
 mod packages;
 mod policy;

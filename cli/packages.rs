@@ -1,16 +1,18 @@
 //! Where the owner's package managers get their packages, asked of their own settings.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use policies::{Authority, Origin, Scheme};
 
-/// The origins behind a package preset, such as `python-packages`.
-pub(crate) fn origins(preset: &str) -> Result<Vec<Origin>, String> {
+/// The origins behind a package preset, such as `python-packages`, for the project in `folder`.
+pub(crate) fn origins(preset: &str, folder: &Path) -> Result<Vec<Origin>, String> {
+    let clients = Clients::outside(folder);
     let urls = match preset {
-        "python-packages" => python()?,
-        "node-packages" => node()?,
-        "go-packages" => go()?,
-        "debian-packages" => debian()?,
+        "python-packages" => python(&clients)?,
+        "node-packages" => node(&clients)?,
+        "go-packages" => go(&clients)?,
+        "debian-packages" => debian(&clients)?,
         other => {
             return Err(format!(
                 "not supported yet: the hosts of `{other}` cannot be found out"
@@ -43,7 +45,7 @@ fn origin(url: &str) -> Result<Origin, String> {
 }
 
 /// pip's indexes, and where its default index keeps the files; uv reads the same ones or its own variables.
-fn python() -> Result<Vec<String>, String> {
+fn python(clients: &Clients) -> Result<Vec<String>, String> {
     const ASK: &str = "\
 import json
 from pip._internal.cli.main_parser import create_main_parser
@@ -54,7 +56,7 @@ urls = [options.index_url] + list(options.extra_index_urls)
 if options.index_url.rstrip('/') == PyPI.simple_url.rstrip('/'):
     urls.append('https://' + PyPI.file_storage_domain)
 print('\\n'.join(urls))";
-    let mut urls = lines("python3", &["-I", "-c", ASK], "pip's settings")?;
+    let mut urls = clients.lines("python3", &["-I", "-c", ASK], "pip's settings")?;
     for variable in [
         "UV_INDEX_URL",
         "UV_DEFAULT_INDEX",
@@ -72,12 +74,12 @@ print('\\n'.join(urls))";
     Ok(urls)
 }
 
-fn node() -> Result<Vec<String>, String> {
-    lines("npm", &["config", "get", "registry"], "npm's settings")
+fn node(clients: &Clients) -> Result<Vec<String>, String> {
+    clients.lines("npm", &["config", "get", "registry"], "npm's settings")
 }
 
-fn go() -> Result<Vec<String>, String> {
-    let answer = lines("go", &["env", "GOPROXY", "GOSUMDB"], "Go's settings")?;
+fn go(clients: &Clients) -> Result<Vec<String>, String> {
+    let answer = clients.lines("go", &["env", "GOPROXY", "GOSUMDB"], "Go's settings")?;
     let mut urls: Vec<String> = Vec::new();
     for entry in answer.iter().flat_map(|line| line.split([',', '|'])) {
         match entry {
@@ -92,8 +94,8 @@ fn go() -> Result<Vec<String>, String> {
     Ok(urls)
 }
 
-fn debian() -> Result<Vec<String>, String> {
-    let urls = lines(
+fn debian(clients: &Clients) -> Result<Vec<String>, String> {
+    let urls = clients.lines(
         "apt-get",
         &["indextargets", "--format", "$(SITE)"],
         "apt's sources",
@@ -104,30 +106,95 @@ fn debian() -> Result<Vec<String>, String> {
         .collect())
 }
 
-/// What a client says of itself, a line each.
-fn lines(program: &str, arguments: &[&str], what: &str) -> Result<Vec<String>, String> {
-    let answer = Command::new(program)
-        .args(arguments)
-        // Not in the project: its files are the agent's, and none of them may run or steer a program of the owner's here.
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("cannot ask `{program}` for {what}: {error}"))?;
-    if !answer.status.success() {
-        return Err(format!(
-            "`{program}` did not tell {what}: {}",
-            answer.status
-        ));
-    }
-    let mut found: Vec<String> = Vec::new();
-    for line in String::from_utf8_lossy(&answer.stdout).lines() {
-        let line = line.trim();
-        if !line.is_empty() && !found.iter().any(|known| known == line) {
-            found.push(line.to_owned());
+/// The owner's package clients: those on the `PATH` that are not in the project, whose files are the agent's.
+///
+/// They run here, outside of any sandbox and before the policy is approved.
+struct Clients {
+    path: Vec<PathBuf>,
+    agents: Vec<PathBuf>,
+}
+
+impl Clients {
+    fn outside(folder: &Path) -> Self {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        // Named with --policy, a policy lies elsewhere than the project one stands in. The home, where a service may
+        // stand, is not one.
+        let home = std::env::home_dir().unwrap_or_default();
+        let here = std::env::current_dir()
+            .ok()
+            .filter(|here| !home.starts_with(here));
+        let agents = here.into_iter().chain([folder.to_owned()]);
+        Self {
+            // A relative entry would mean whatever folder one is in.
+            path: std::env::split_paths(&path)
+                .filter(|entry| entry.is_absolute())
+                .collect(),
+            agents: agents.filter_map(|at| at.canonicalize().ok()).collect(),
         }
     }
-    if found.is_empty() {
-        return Err(format!("`{program}` names no place in {what}"));
+
+    /// Where a client is. An activated virtual environment in the project is passed over, and so is a link into it.
+    fn find(&self, program: &str) -> Option<PathBuf> {
+        self.path
+            .iter()
+            .map(|folder| folder.join(program))
+            .find(|file| {
+                let is_the_agents = |at: &Path| {
+                    at.canonicalize()
+                        .is_ok_and(|real| self.agents.iter().any(|agent| real.starts_with(agent)))
+                };
+                // Of a link in the project to a program outside, the project's files still decide what it loads.
+                is_executable(file)
+                    && !is_the_agents(file)
+                    && !file.parent().is_some_and(is_the_agents)
+            })
     }
-    Ok(found)
+
+    /// What a client says of itself, a line each.
+    fn lines(&self, program: &str, arguments: &[&str], what: &str) -> Result<Vec<String>, String> {
+        let found = self.find(program).ok_or_else(|| {
+            format!(
+                "cannot ask `{program}` for {what}: there is none on the PATH outside of the project, whose own \
+                 programs are not run here"
+            )
+        })?;
+        // A client starts helpers by name: `npm` is a script that asks for `node`.
+        let path = self.path.iter().filter(|entry| {
+            entry
+                .canonicalize()
+                .is_ok_and(|real| !self.agents.iter().any(|agent| real.starts_with(agent)))
+        });
+        let path = std::env::join_paths(path).map_err(|error| format!("`PATH`: {error}"))?;
+        let answer = Command::new(found)
+            .args(arguments)
+            .env("PATH", path)
+            // Not in the project: its files are the agent's, and none of them may steer a program of the owner's here.
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| format!("cannot ask `{program}` for {what}: {error}"))?;
+        if !answer.status.success() {
+            return Err(format!(
+                "`{program}` did not tell {what}: {}",
+                answer.status
+            ));
+        }
+        let mut found: Vec<String> = Vec::new();
+        for line in String::from_utf8_lossy(&answer.stdout).lines() {
+            let line = line.trim();
+            if !line.is_empty() && !found.iter().any(|known| known == line) {
+                found.push(line.to_owned());
+            }
+        }
+        if found.is_empty() {
+            return Err(format!("`{program}` names no place in {what}"));
+        }
+        Ok(found)
+    }
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata()
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }

@@ -138,7 +138,7 @@ impl Sources for FilesBeside<'_> {
     }
 
     fn packages(&mut self, preset: &str) -> Result<Vec<Origin>, String> {
-        packages::origins(preset)
+        packages::origins(preset, self.folder)
     }
 }
 

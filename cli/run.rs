@@ -13,6 +13,7 @@ use sdk::report::{Failure as StepFailure, Outcome, Report, Step, Tail};
 
 use crate::failure::Failure;
 use crate::folders::Folders;
+use crate::interruption::Interruption;
 use crate::output::{self, say};
 use crate::project::Project;
 use crate::{approval, args, engine, sandbox, summary, trust};
@@ -22,6 +23,7 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
     let project = Project::open(asked.policy.as_deref())?;
     let engine = engine::Engine::open(engine::runtime()?, folders, Vec::new())?;
     approval::require(&engine.broker, &project, asked.approved.as_ref())?;
+    let interruption = Interruption::listen(engine.runtime())?;
     let created = engine.create_run(&project, asked.approved.as_ref(), None)?;
     let run = Arc::clone(&created.run);
     // Whatever happens from here on, the run ends: its token must not outlive this process's work.
@@ -29,7 +31,15 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
         broker: &engine.broker,
         run: &run,
     };
-    let finished = sandboxed(&asked, folders, &project, &engine, &run, json);
+    let finished = sandboxed(
+        &asked,
+        folders,
+        &project,
+        &engine,
+        &run,
+        &interruption,
+        json,
+    );
     drop(ending);
     let report = report(&engine, &run, &asked, &finished)?;
     if let Err(error) = engine.broker.save_report(&report) {
@@ -56,6 +66,7 @@ fn sandboxed(
     project: &Project,
     engine: &engine::Engine,
     run: &Arc<Run>,
+    interruption: &Interruption,
     json: bool,
 ) -> Result<Finished, Failure> {
     let run_folder = folders.run(run.id());
@@ -94,9 +105,13 @@ fn sandboxed(
     if let Some(doors) = started.doors.take() {
         engine.serve_run(doors, run)?;
     }
-    engine.end_on_signals(started.killer())?;
     engine.end_with_run(started.killer(), run);
-    started.release().map_err(cannot_build)?;
+    interruption.ends(started.killer());
+    let released = started.release();
+    // A sandbox that a signal ended already cannot be released; waiting for it tells that it ended.
+    if !interruption.is_asked() {
+        released.map_err(cannot_build)?;
+    }
     // With --json the report has standard output for itself.
     let mut pass_on = |stream: Stream, bytes: &[u8]| {
         let _ = match stream {
@@ -107,7 +122,9 @@ fn sandboxed(
             Stream::Stdout | Stream::Stderr => io::stderr().lock().write_all(bytes),
         };
     };
-    Ok(started.wait(&mut pass_on))
+    let mut finished = started.wait(&mut pass_on);
+    interruption.explain(&mut finished);
+    Ok(finished)
 }
 
 /// The folder with what the run wrote to its overlay; a folder of a run that wrote nothing is removed.

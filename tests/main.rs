@@ -16,5 +16,6 @@ mod policy;
 mod promises;
 mod reads;
 mod searching;
+mod signals;
 mod stand_ins;
 mod support;

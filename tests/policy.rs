@@ -253,3 +253,36 @@ fn fail_on_deny_turns_a_refusal_into_3() {
         .valetkey(&["run", "--fail-on-deny", "--", "true"])
         .exited(0);
 }
+
+#[test]
+fn a_package_client_in_the_project_is_never_run_and_one_outside_is() {
+    let world = World::new();
+    world.write_policy("extends = [\"preset:debian-packages\"]\n");
+    let client = |folder: &std::path::Path| {
+        use std::os::unix::fs::PermissionsExt;
+        let file = folder.join("apt-get");
+        let text = format!(
+            "#!/bin/sh\n: > '{}'\necho http://deb.example/debian\n",
+            folder.join("ran").display()
+        );
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    let (theirs, ours) = (world.path("project/.venv/bin"), world.path("elsewhere/bin"));
+    client(&theirs);
+    client(&ours);
+    std::os::unix::fs::symlink(theirs.join("apt-get"), world.path("elsewhere/apt-get")).unwrap();
+    let path = std::env::join_paths([
+        theirs.as_path(),
+        std::path::Path::new(".venv/bin"),
+        &world.path("elsewhere"),
+        &ours,
+    ])
+    .unwrap();
+    let mut command = world.command(&["check"]);
+    command.env("PATH", path);
+    world.finish(command, "").passed();
+    assert!(!theirs.join("ran").exists());
+    assert!(ours.join("ran").exists());
+}

@@ -36,7 +36,7 @@ pub(crate) fn demo() -> Result<u8, Failure> {
     data("");
     data("3. The program runs:            valetkey run -- python3 agent.py");
     data("");
-    let status = folder.run(&python)?;
+    let status = folder.run(python)?;
     data("");
     data("4. What it reached:             valetkey audit show");
     data("");
@@ -244,6 +244,8 @@ impl Drop for Folder {
 fn find_python() -> Result<PathBuf, Failure> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
+        // A relative one would mean whatever folder one is in.
+        .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join("python3"))
         .find(|file| file.is_file())
         .ok_or_else(|| {

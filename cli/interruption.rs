@@ -1,0 +1,93 @@
+//! Signals that ask this process to end, and the sandbox that they end.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use launcher::{Finished, Killer};
+use sdk::report::{Failure as StepFailure, Outcome};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::failure::Failure;
+
+/// What a person or the system asked of this process.
+#[derive(Debug, Default)]
+pub(crate) struct Interruption {
+    asked: AtomicI32,
+    killer: OnceLock<Killer>,
+}
+
+impl Interruption {
+    /// Listens from now on. A signal that our caller ignores, as `nohup` does, stays ignored.
+    pub(crate) fn listen(runtime: &Runtime) -> Result<Arc<Self>, Failure> {
+        let interruption = Arc::new(Self::default());
+        let ignored = ignored();
+        let _inside = runtime.enter();
+        for kind in [
+            SignalKind::interrupt(),
+            SignalKind::terminate(),
+            SignalKind::hangup(),
+        ] {
+            let number = kind.as_raw_value();
+            if ignored & (1 << (number - 1)) != 0 {
+                continue;
+            }
+            let signals = signal(kind)
+                .map_err(|error| Failure::ours("cannot listen for signals").because(error))?;
+            runtime.spawn(Arc::clone(&interruption).hear(signals, number));
+        }
+        Ok(interruption)
+    }
+
+    async fn hear(self: Arc<Self>, mut signals: Signal, number: i32) {
+        while signals.recv().await.is_some() {
+            if self.asked.swap(number, Ordering::SeqCst) != 0 {
+                at_once(number);
+            }
+            if let Some(killer) = self.killer.get() {
+                killer.kill();
+            }
+        }
+    }
+
+    /// Names the sandbox that is to end; it ends now if that was asked already.
+    pub(crate) fn ends(&self, killer: Killer) {
+        let killer = self.killer.get_or_init(|| killer);
+        if self.is_asked() {
+            killer.kill();
+        }
+    }
+
+    /// Whether a signal came.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst) != 0
+    }
+
+    /// Tells why a sandbox ended that was killed because of a signal: by that signal, and not by one of its limits.
+    pub(crate) fn explain(&self, finished: &mut Finished) {
+        const KILLED: i32 = 9;
+        let asked = self.asked.load(Ordering::SeqCst);
+        if asked != 0 && finished.outcome == Outcome::Failed(StepFailure::Signal(KILLED)) {
+            finished.outcome = Outcome::Failed(StepFailure::Signal(asked));
+        }
+    }
+}
+
+/// Ends this process: it was asked twice, so something holds it up, such as a reader that takes no more output.
+#[expect(
+    clippy::exit,
+    reason = "the main thread cannot be reached while it waits for that reader"
+)]
+fn at_once(number: i32) {
+    std::process::exit(128 + number);
+}
+
+/// The signals that this process was started to ignore, as a set of bits.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}

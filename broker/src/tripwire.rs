@@ -1,6 +1,6 @@
 //! Finds in what leaves a run the things that must not: its token, and placeholders where they do not belong.
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, Match, MatchKind};
 use base64::Engine;
 use base64::alphabet::{Alphabet, STANDARD, URL_SAFE};
 use base64::engine::{GeneralPurpose, general_purpose::NO_PAD};
@@ -13,6 +13,10 @@ use crate::{Error, hex};
 /// transformed in another way.
 pub struct Tripwire {
     patterns: AhoCorasick,
+    /// The same, whatever the case of the letters.
+    caseless: AhoCorasick,
+    /// No pattern is shorter.
+    shortest: usize,
     /// What each pattern stands for: a place in `secrets`, or none for the token.
     meaning: Vec<Option<usize>>,
     secrets: Vec<String>,
@@ -53,8 +57,16 @@ impl Tripwire {
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(&texts)
             .map_err(Error::Tripwire)?;
+        let caseless = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostFirst)
+            .kind(Some(AhoCorasickKind::NoncontiguousNFA))
+            .ascii_case_insensitive(true)
+            .build(&texts)
+            .map_err(Error::Tripwire)?;
         Ok(Self {
+            shortest: texts.iter().map(String::len).min().unwrap_or(usize::MAX),
             patterns,
+            caseless,
             meaning,
             secrets,
         })
@@ -62,7 +74,22 @@ impl Tripwire {
 
     /// The first thing found, if there is any.
     pub fn find(&self, text: &[u8]) -> Option<Found<'_>> {
-        let found = self.patterns.find(text)?;
+        if text.len() < self.shortest {
+            return None;
+        }
+        self.meaning_of(&self.patterns.find(text)?)
+    }
+
+    /// The first thing found in the name of a field or of a host: neither keeps the case of its letters, and who knows
+    /// how they were written knows enough.
+    pub fn find_in_name(&self, name: &[u8]) -> Option<Found<'_>> {
+        if name.len() < self.shortest {
+            return None;
+        }
+        self.meaning_of(&self.caseless.find(name)?)
+    }
+
+    fn meaning_of(&self, found: &Match) -> Option<Found<'_>> {
         let meaning = self.meaning.get(found.pattern().as_usize())?;
         Some(match meaning {
             None => Found::RunToken,
@@ -160,6 +187,20 @@ mod tests {
         let tripwire = tripwire();
         assert!(tripwire.find(digits.as_bytes()).is_some());
         assert!(tripwire.find(digits.to_uppercase().as_bytes()).is_some());
+    }
+
+    #[test]
+    fn a_name_in_which_letters_lost_their_case_hides_nothing() {
+        let tripwire = tripwire();
+        let name = format!("x-{}", TOKEN.to_ascii_lowercase());
+        assert_eq!(
+            tripwire.find_in_name(name.as_bytes()),
+            Some(Found::RunToken)
+        );
+        assert_eq!(
+            tripwire.find_in_name(b"content-security-policy-report-only"),
+            None
+        );
     }
 
     #[test]

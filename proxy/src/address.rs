@@ -1,5 +1,6 @@
 //! Which addresses may be dialled.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use ipnet::IpNet;
@@ -64,8 +65,23 @@ fn is_own_machine(ip: IpAddr) -> bool {
         socket.connect((ip, 9))?;
         socket.local_addr()
     });
-    // Without a route there is nothing to connect to either.
-    source.is_ok_and(|source| source.ip().to_canonical() == ip)
+    is_own(ip, source)
+}
+
+/// What cannot be found out, for want of descriptors for instance, is taken for our own machine.
+fn is_own(ip: IpAddr, source: io::Result<SocketAddr>) -> bool {
+    match source {
+        Ok(source) => source.ip().to_canonical() == ip,
+        // Without a route, or without IPv6, there is nothing to connect to either.
+        Err(error) => !matches!(
+            error.kind(),
+            io::ErrorKind::NetworkUnreachable
+                | io::ErrorKind::HostUnreachable
+                | io::ErrorKind::NetworkDown
+                | io::ErrorKind::AddrNotAvailable
+                | io::ErrorKind::Unsupported
+        ),
+    }
 }
 
 // The IANA special-purpose registry, and metadata services on addresses that look public.
@@ -150,6 +166,16 @@ mod tests {
         ] {
             assert_eq!(vet(socket(text), &[], &[]), None, "{text}");
         }
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_told_from_our_own_is_taken_for_it() {
+        let ip = "1.1.1.1".parse().unwrap();
+        // EMFILE: another run may have taken all descriptors.
+        assert!(is_own(ip, Err(io::Error::from_raw_os_error(24))));
+        assert!(!is_own(ip, Err(io::ErrorKind::NetworkUnreachable.into())));
+        assert!(!is_own(ip, Ok("192.168.0.2:9".parse().unwrap())));
+        assert!(is_own(ip, Ok("1.1.1.1:9".parse().unwrap())));
     }
 
     #[test]

@@ -5,15 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
+use broker::{Broker, Found, Run};
 use bytes::{Buf, Bytes};
+use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
+use sdk::Code;
+use sdk::audit::{Event, EventKind};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::fields;
 use crate::record::Record;
 use crate::upstream::Lease;
 use crate::watch::Carried;
+use crate::{fields, leak};
 
 /// The body of an answer to a run.
 pub(crate) enum Body {
@@ -128,7 +132,34 @@ pub(crate) enum Upload {
     /// Nothing is sent.
     Empty,
     /// As it comes.
-    Passing(Incoming, Arc<AtomicU64>),
+    Passing(Incoming, Box<Sent>),
+}
+
+/// What is kept of a body that passes.
+pub(crate) struct Sent {
+    pub(crate) count: Arc<AtomicU64>,
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) run: Arc<Run>,
+}
+
+impl Sent {
+    /// Trailers are a second header, so what may not stand in the first may not stand there. The request has left
+    /// already, so that what is wrong is dropped instead of refused.
+    fn clean(&self, trailers: &mut HeaderMap) {
+        fields::strip_trailers(trailers);
+        let Some(found) = leak::find_in_fields(self.run.tripwire(), trailers) else {
+            return;
+        };
+        let mut event = Event::new(EventKind::PlaceholderMisplaced);
+        event.run = Some(self.run.id().clone());
+        event.code = Some(Code::PlaceholderMisplaced);
+        event.detail = Some("in a trailer, which was dropped".to_owned());
+        if let Found::Placeholder(secret) = found {
+            event.secret = Some(secret.to_owned());
+        }
+        trailers.clear();
+        self.broker.audit().note(event);
+    }
 }
 
 impl http_body::Body for Upload {
@@ -139,17 +170,17 @@ impl http_body::Body for Upload {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Self::Passing(incoming, count) = &mut *self else {
+        let Self::Passing(incoming, sent) = &mut *self else {
             return Poll::Ready(None);
         };
         Pin::new(incoming).poll_frame(cx).map_ok(|frame| {
             if let Some(data) = frame.data_ref() {
-                count.fetch_add(data.remaining() as u64, Ordering::Relaxed);
+                sent.count
+                    .fetch_add(data.remaining() as u64, Ordering::Relaxed);
             }
-            // Trailers are a second header, so what may not stand in the first may not stand there.
             match frame.into_trailers() {
                 Ok(mut trailers) => {
-                    fields::strip_trailers(&mut trailers);
+                    sent.clean(&mut trailers);
                     Frame::trailers(trailers)
                 }
                 Err(frame) => frame,

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use broker::{Broker, Run};
 use dashmap::DashMap;
@@ -14,7 +15,7 @@ use crate::principal::Principal;
 use crate::refusal::Refusal;
 use crate::tls::{LeafKey, Trust};
 use crate::upstream::Resolver;
-use crate::{Error, ProxyLimits, ProxySettings};
+use crate::{Error, ProxyLimits, ProxySettings, descriptors};
 
 /// What all connections of a proxy share.
 pub(crate) struct Core {
@@ -29,9 +30,11 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(broker: Arc<Broker>, settings: ProxySettings) -> Result<Self, Error> {
+        let mut limits = settings.limits;
+        limits.connections = limits.connections.min(descriptors::share());
         Ok(Self {
             broker,
-            limits: settings.limits,
+            limits,
             resolver: Resolver::new(&settings.upstream)?,
             trust: Trust::new(&settings.upstream.roots)?,
             leaf_key: Arc::new(LeafKey::generate()?),
@@ -59,7 +62,16 @@ impl Core {
                 let core = Arc::clone(self);
                 let ending = Arc::clone(&principal);
                 tokio::spawn(async move {
-                    ending.run().ended().await;
+                    let sweeping = async {
+                        loop {
+                            tokio::time::sleep(SWEEP).await;
+                            ending.pool.sweep();
+                        }
+                    };
+                    tokio::select! {
+                        () = ending.run().ended() => {}
+                        () = sweeping => {}
+                    }
                     core.principals.remove(ending.run().id());
                     ending.end();
                 });
@@ -95,3 +107,5 @@ impl Core {
         &self.settings.own_addresses
     }
 }
+
+const SWEEP: Duration = Duration::from_secs(30);

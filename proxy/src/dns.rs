@@ -58,7 +58,9 @@ pub(crate) async fn serve_tcp(core: &Core, principal: &Principal, mut stream: St
         };
         let mut framed = length.to_be_bytes().to_vec();
         framed.extend_from_slice(&answer);
-        if stream.write_all(&framed).await.is_err() {
+        // One who asks and asks and reads no answer is not waited for.
+        let written = timeout(core.limits.first_byte, stream.write_all(&framed)).await;
+        if !matches!(written, Ok(Ok(()))) {
             return;
         }
     }

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::authz::{self, Permit, Question};
-use crate::body::{Body, Ends, Upload};
+use crate::body::{Body, Ends, Sent, Upload};
 use crate::core::Core;
 use crate::destination::{self, Destination};
 use crate::fields::{self, Wishes};
@@ -72,6 +72,7 @@ async fn carry(
     let principal = inbound.identify(&parts).await?;
     let policy = principal.run().policy();
     record.of(&principal, &policy);
+    fields::refuse_long_header(&parts, core.limits.header_bytes)?;
     let place = principal.place().await?;
     let destination = inbound.destination(&parts)?;
     record.to(&destination);
@@ -104,7 +105,12 @@ async fn carry(
         .await
         .map_err(|_| Refusal::new(Code::AuditUnavailable))?;
     let target = inject(core, &permit, plan, &mut parts, &path).await?;
-    let outgoing = outgoing(record, parts, target, wishes, incoming);
+    let sent = || Sent {
+        count: record.uploads(),
+        broker: Arc::clone(&core.broker),
+        run: Arc::clone(principal.run()),
+    };
+    let outgoing = outgoing(sent, parts, target, wishes, incoming);
     let (response, lease) = upstream::send(core, &permit, policy.digest(), outgoing).await?;
     let via = lease.via();
     record.reached(via.address.socket().ip(), via.tls.clone());
@@ -148,7 +154,7 @@ async fn take(
     let taken = slots::take(&mut parts.headers, path, &granted);
     let none = Plan::default();
     let plan = taken.as_ref().unwrap_or(&none);
-    let found = leak::find(run, &parts.headers, path, plan);
+    let found = leak::find(run, destination, parts, path, plan);
     if let Some(found) = found
         && (taken.is_ok() || found == Found::RunToken)
     {
@@ -230,7 +236,7 @@ async fn inject(
 }
 
 fn outgoing(
-    record: &mut Record,
+    sent: impl FnOnce() -> Sent,
     mut parts: Parts,
     target: PathAndQuery,
     wishes: Wishes,
@@ -244,8 +250,9 @@ fn outgoing(
         }
         (Upload::Empty, None)
     } else {
-        let count = record.uploads();
-        (Upload::Passing(incoming, Arc::clone(&count)), Some(count))
+        let sent = sent();
+        let count = Arc::clone(&sent.count);
+        (Upload::Passing(incoming, Box::new(sent)), Some(count))
     };
     Outgoing {
         parts,

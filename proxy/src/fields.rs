@@ -64,11 +64,33 @@ pub(crate) fn clean_request(parts: &mut Parts) -> Result<Wishes, Refusal> {
     Ok(wishes)
 }
 
+/// Refuses a header that is longer than ours may be. hyper does so for HTTP/1.1 by itself.
+pub(crate) fn refuse_long_header(parts: &Parts, most: usize) -> Result<(), Refusal> {
+    if parts.version != Version::HTTP_2 {
+        return Ok(());
+    }
+    // As HTTP/2 counts (RFC 9113, section 6.5.2).
+    let fields = parts.headers.iter();
+    let length: usize = fields
+        .map(|(name, value)| name.as_str().len() + value.len() + 32)
+        .sum();
+    let target = parts
+        .uri
+        .path_and_query()
+        .map_or(0, |target| target.as_str().len());
+    if length + target > most {
+        return Err(Refusal::unreadable(431));
+    }
+    Ok(())
+}
+
 /// Makes the header of a request fit the version that the upstream speaks.
 pub(crate) fn fit_request(parts: &mut Parts, version: Version, wishes: Wishes, host: &HeaderValue) {
     let fields = &mut parts.headers;
     parts.version = version;
     join_cookies(fields);
+    // What a first try on a connection of another version left.
+    fields.remove(header::CONNECTION);
     if wishes.trailers {
         fields.insert(header::TE, HeaderValue::from_static("trailers"));
         if version != Version::HTTP_2 {

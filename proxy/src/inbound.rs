@@ -80,6 +80,17 @@ impl Inbound {
         Ok(principal)
     }
 
+    /// The run that the connection was last known to belong to.
+    pub(crate) fn known(&self) -> Option<Arc<Principal>> {
+        match &self.owner {
+            Owner::Known(principal) | Owner::Door(principal) => Some(Arc::clone(principal)),
+            Owner::Token(proved) => {
+                let proved = proved.lock().unwrap_or_else(PoisonError::into_inner);
+                proved.as_ref().map(|proved| Arc::clone(&proved.principal))
+            }
+        }
+    }
+
     /// The run of the last request, if this one presents the same.
     fn proved_before<'h>(
         proved: &Mutex<Option<Proved>>,

@@ -9,6 +9,7 @@ mod authn;
 mod authz;
 mod body;
 mod core;
+mod descriptors;
 mod destination;
 mod dns;
 mod door;
@@ -30,6 +31,7 @@ mod settings;
 mod slots;
 mod stream;
 mod tls;
+mod unread;
 mod upstream;
 mod watch;
 

@@ -45,6 +45,10 @@ pub(crate) struct Principal {
     pub(crate) wide: Arc<Semaphore>,
     /// One for each request that may be in flight.
     requests: Arc<Semaphore>,
+    /// One for each connection that asks for names over TCP.
+    pub(crate) dns_connections: Arc<Semaphore>,
+    /// One for each lookup of a name that may be going on.
+    pub(crate) lookups: Arc<Semaphore>,
     tasks: DashMap<u64, Ending>,
     next_task: AtomicU64,
     has_ended: AtomicBool,
@@ -66,6 +70,8 @@ impl Principal {
             requests: Arc::new(Semaphore::new(
                 core.limits.requests.min(Semaphore::MAX_PERMITS),
             )),
+            dns_connections: Arc::new(Semaphore::new(DNS_CONNECTIONS)),
+            lookups: Arc::new(Semaphore::new(LOOKUPS)),
             tasks: DashMap::new(),
             next_task: AtomicU64::new(0),
             has_ended: AtomicBool::new(false),
@@ -175,3 +181,7 @@ fn connections(core: &Core, run: &Run) -> usize {
         .and_then(|asked| usize::try_from(asked).ok())
         .map_or(most, |asked| asked.min(most))
 }
+
+const DNS_CONNECTIONS: usize = 64;
+/// Lookups cannot be broken off, and all runs share the threads they block.
+const LOOKUPS: usize = 32;

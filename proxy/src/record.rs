@@ -131,7 +131,7 @@ impl Record {
     pub(crate) async fn refuse(&mut self, refusal: &Refusal) -> Result<(), AuditUnavailable> {
         let entry = &mut *self.0;
         entry.event.code = Some(refusal.code);
-        entry.event.status = Some(refusal.code.status());
+        entry.event.status = Some(refusal.status());
         if refusal.rule.is_some() {
             entry.event.rule.clone_from(&refusal.rule);
         }

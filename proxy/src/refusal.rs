@@ -16,6 +16,8 @@ pub(crate) struct Refusal {
     pub(crate) rule: Option<String>,
     /// The secret it is about; for the audit log only.
     pub(crate) secret: Option<String>,
+    /// The status, where that of the code says less than HTTP can.
+    pub(crate) status: Option<u16>,
 }
 
 impl Refusal {
@@ -25,6 +27,7 @@ impl Refusal {
             hint: None,
             rule: None,
             secret: None,
+            status: None,
         }
     }
 
@@ -40,6 +43,23 @@ impl Refusal {
         Self::with_hint(Code::AmbiguousRequest, hint)
     }
 
+    /// A request that no parser reads; with the status that says what is wrong with it.
+    pub(crate) fn unreadable(status: u16) -> Self {
+        let hint = match status {
+            414 => "the target is too long",
+            431 => "the header is too long, or has too many fields",
+            _ => "the request is no HTTP, or can be read in more than one way",
+        };
+        Self {
+            status: Some(status),
+            ..Self::ambiguous(hint)
+        }
+    }
+
+    pub(crate) fn status(&self) -> u16 {
+        self.status.unwrap_or_else(|| self.code.status())
+    }
+
     /// Whether the connection is not to be used again: where its next request begins is not certain.
     pub(crate) fn is_final(&self) -> bool {
         self.code == Code::AmbiguousRequest
@@ -53,6 +73,7 @@ impl From<policies::Refusal<'_>> for Refusal {
             hint: refusal.reason.map(|reason| Cow::Owned(reason.to_owned())),
             rule: refusal.rule.map(named),
             secret: None,
+            status: None,
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) fn refuse(refusal: &Refusal, asked: &Asked<'_>) -> Response<Body> {
     }
     let body = document(refusal, asked);
     let mut response = Response::new(Body::whole(body.into()));
-    *response.status_mut() = status(refusal.code);
+    *response.status_mut() = status(refusal);
     let fields = response.headers_mut();
     for (name, value) in fields_of(refusal.code) {
         fields.insert(name, value);
@@ -44,7 +44,7 @@ pub(crate) fn refuse_connect(refusal: &Refusal, asked: &Asked<'_>) -> Vec<u8> {
     let body = document(refusal, asked);
     let mut answer = format!(
         "HTTP/1.1 {} {}\r\n",
-        status(refusal.code).as_u16(),
+        status(refusal).as_u16(),
         reason(refusal.code, asked.host)
     )
     .into_bytes();
@@ -70,7 +70,7 @@ fn refuse_grpc(refusal: &Refusal) -> Response<Body> {
         HeaderValue::from_static("application/grpc"),
     );
     // PERMISSION_DENIED, RESOURCE_EXHAUSTED, UNAUTHENTICATED, UNAVAILABLE.
-    let number = match status(refusal.code).as_u16() {
+    let number = match status(refusal).as_u16() {
         407 => "16",
         429 => "8",
         502..=504 => "14",
@@ -90,7 +90,7 @@ fn document(refusal: &Refusal, asked: &Asked<'_>) -> Vec<u8> {
     let denial = Denial {
         kind: format!("urn:valetkey:denial:{code}"),
         title: code.title().to_owned(),
-        status: code.status(),
+        status: refusal.status(),
         code,
         run: asked.run.cloned(),
         request: asked.request.clone(),
@@ -155,8 +155,8 @@ fn error_type(code: Code) -> &'static str {
     }
 }
 
-fn status(code: Code) -> StatusCode {
-    StatusCode::from_u16(code.status()).unwrap_or(StatusCode::FORBIDDEN)
+fn status(refusal: &Refusal) -> StatusCode {
+    StatusCode::from_u16(refusal.status()).unwrap_or(StatusCode::FORBIDDEN)
 }
 
 const DENIAL: HeaderName = HeaderName::from_static("valetkey-denial");

@@ -13,9 +13,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 
 use crate::exchange;
-use crate::inbound::{Inbound, Owner};
+use crate::inbound::{Inbound, Leads, Owner};
 use crate::record::Record;
 use crate::refusal::Refusal;
+use crate::respond;
+use crate::unread::Unread;
 
 /// Serves HTTP/1.1.
 pub(crate) async fn http1<S>(inbound: Arc<Inbound>, stream: S)
@@ -25,36 +27,44 @@ where
     let core = Arc::clone(&inbound.core);
     let activity = inbound.activity.clone();
     let serving = Arc::clone(&inbound);
+    let mut stream = Unread::new(stream);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         // Silence is watched below, where an unfinished header is told from an idle connection.
         .header_read_timeout(None)
         .preserve_header_case(true)
         .max_header_size(core.limits.header_bytes)
+        // Bytes that wait to be passed on; hyper would let them grow to 400 KiB a connection.
+        .max_buf_size(core.limits.header_bytes.max(SMALLEST_BUFFER))
         .serve_connection(
-            TokioIo::new(stream),
+            TokioIo::new(&mut stream),
             service_fn(move |request: Request<Incoming>| {
                 let inbound = Arc::clone(&serving);
                 async move { Ok::<_, Infallible>(exchange::answer(&inbound, request).await) }
             }),
         );
-    let ended = Arc::clone(&inbound.ended);
+    let (ended, limits) = (Arc::clone(&inbound.ended), core.limits);
     // In a task of their own, for here they would be asked again at every byte.
     let mut watching = Watching(tokio::spawn(async move {
         tokio::select! {
-            () = activity.silence(&core.limits, false) => {}
+            () = activity.silence(&limits, false) => {}
             () = ended.notified() => {}
         }
     }));
-    tokio::select! {
-        ended = connection => {
-            if let Err(error) = ended
-                && error.is_parse()
-            {
-                note_unreadable(&inbound).await;
-            }
+    let is_unreadable = tokio::select! {
+        ended = connection => ended.is_err_and(|error| error.is_parse()),
+        _ = &mut watching.0 => false,
+    };
+    match stream.status() {
+        Some(status) if is_unreadable => {
+            let answer = refuse_unreadable(&inbound, status).await;
+            stream.end_with(&answer, core.limits.first_byte).await;
         }
-        _ = &mut watching.0 => {}
+        // HTTP/2 without TLS, to which hyper says nothing.
+        None if is_unreadable => {
+            refuse_unreadable(&inbound, 400).await;
+        }
+        Some(_) | None => stream.end(core.limits.first_byte).await,
     }
 }
 
@@ -89,7 +99,8 @@ where
     let connection = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .max_concurrent_streams(streams)
-        .max_header_list_size(u32::try_from(limits.header_bytes).unwrap_or(u32::MAX))
+        // What is longer than a header may be, but not by much, is refused by us, so that it is recorded.
+        .max_header_list_size(u32::try_from(limits.header_bytes * 2).unwrap_or(u32::MAX))
         .initial_stream_window_size(window)
         .initial_connection_window_size(window.saturating_mul(streams).max(NARROW_WINDOW))
         .serve_connection(
@@ -105,24 +116,25 @@ where
     }
 }
 
-/// A request that no parser reads is refused by hyper, and recorded here.
-async fn note_unreadable(inbound: &Inbound) {
+/// Records a request that no parser reads; returns what is said to it.
+async fn refuse_unreadable(inbound: &Inbound, status: u16) -> Vec<u8> {
     let mut record = Record::new(&inbound.core.broker, inbound.door, "?");
-    match &inbound.owner {
-        Owner::Door(principal) | Owner::Known(principal) => {
-            record.of_run(principal.run());
-        }
-        Owner::Token(_) => {}
+    if let Some(principal) = inbound.known() {
+        record.of(&principal, &principal.run().policy());
     }
-    if let crate::inbound::Leads::To(destination) = &inbound.leads {
+    if let Leads::To(destination) = &inbound.leads {
         record.to(destination);
     }
-    let refusal = Refusal::new(Code::AmbiguousRequest);
-    if record.refuse(&refusal).await.is_err() {
-        tracing::error!("the audit log cannot be written");
-    }
+    let refusal = Refusal::unreadable(status);
+    let told = match record.refuse(&refusal).await {
+        Ok(()) => refusal,
+        Err(broker::AuditUnavailable) => Refusal::new(Code::AuditUnavailable),
+    };
+    respond::refuse_connect(&told, &record.asked(false))
 }
 
+/// What hyper needs at least.
+const SMALLEST_BUFFER: usize = 8192;
 const STREAM_WINDOW: u32 = 256 * 1024;
 const NARROW_STREAMS: u32 = 4;
 /// What every client starts with (RFC 9113, section 6.9.2).

@@ -59,7 +59,7 @@ impl Default for ProxyLimits {
             header_bytes: 64 * 1024,
             streams: 100,
             // With their windows full, 25 MiB each.
-            wide: 64,
+            wide: 16,
         }
     }
 }

@@ -8,8 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::names::{address, ask, question};
-use crate::support::World;
 use crate::support::client::exchange;
+use crate::support::{Plan, World};
 
 /// A connection that the run made to a port of a name, after asking its resolver.
 async fn connect(world: &World, name: &str, port: u16) -> TcpStream {
@@ -125,4 +125,29 @@ async fn another_protocol_to_an_address_by_number_is_refused_and_named_in_the_lo
     let expected = ["192.0.2.1", "2001:db8::1"]
         .map(|host| (sdk::Code::HostNotAllowed, host.to_owned(), Some(22)));
     assert_eq!(refused, expected);
+}
+
+#[tokio::test]
+async fn another_protocol_to_an_address_that_a_rule_names_is_ambiguous() {
+    let world = World::new(Plan {
+        policy: "version = 1\n[[allow]]\nhost = \"192.0.2.1\"\n",
+        ..Plan::default()
+    })
+    .await;
+    let mut stream = capture(&world, "192.0.2.1:443".parse().unwrap()).await;
+    stream.write_all(b"SSH-2.0-agent\r\n").await.unwrap();
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest).await;
+    let event = world.final_event().await;
+    assert_eq!(event.code, Some(sdk::Code::AmbiguousRequest));
+    assert_eq!(event.request.unwrap().host.as_deref(), Some("192.0.2.1"));
+}
+
+#[tokio::test]
+async fn a_silent_connection_to_an_address_is_named_in_the_log() {
+    let world = World::usual().await;
+    drop(capture(&world, "192.0.2.1:3306".parse().unwrap()).await);
+    let event = world.final_event().await;
+    assert_eq!(event.code, Some(sdk::Code::HostNotAllowed));
+    assert_eq!(event.request.unwrap().host.as_deref(), Some("192.0.2.1"));
 }

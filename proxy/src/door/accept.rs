@@ -89,12 +89,18 @@ pub(crate) async fn serve_captured(
 /// Serves DNS over TCP for one run.
 pub(crate) async fn accept_dns(core: Arc<Core>, listener: TcpListener, principal: Arc<Principal>) {
     loop {
+        let Ok(place) = Arc::clone(&principal.dns_connections).acquire_owned().await else {
+            return;
+        };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let core = Arc::clone(&core);
                 let owner = Arc::clone(&principal);
                 let stream = Stream::new(tcp(stream));
-                principal.spawn(async move { dns::serve_tcp(&core, &owner, stream).await });
+                principal.spawn(async move {
+                    dns::serve_tcp(&core, &owner, stream).await;
+                    drop(place);
+                });
             }
             Err(error) => back_off(&error).await,
         }

@@ -52,7 +52,8 @@ pub(crate) async fn serve(core: Arc<Core>, mut stream: Stream, entrance: Entranc
             Ok(Ok(None)) | Err(_) => return,
             Ok(Err(refusal)) => {
                 let record = record(&core, &entrance);
-                let _ = refuse(&mut stream, record, refusal).await;
+                let refusing = refuse(&mut stream, record, refusal);
+                let _ = timeout(core.limits.header, refusing).await;
                 return;
             }
         };
@@ -64,7 +65,10 @@ pub(crate) async fn serve(core: Arc<Core>, mut stream: Stream, entrance: Entranc
             Err(refusal) => {
                 // After a 407 the client asks again on the same connection.
                 let is_last = refusal.is_final() || head.has_body;
-                if refuse(&mut stream, record, refusal).await.is_err() || is_last {
+                // One who sends requests and reads no answer is not waited for.
+                let refusing = refuse(&mut stream, record, refusal);
+                let told = timeout(core.limits.header, refusing).await;
+                if is_last || !matches!(told, Ok(Ok(()))) {
                     return;
                 }
             }
@@ -83,14 +87,16 @@ enum First {
 async fn first(stream: &mut Stream) -> First {
     loop {
         let ahead = stream.ahead();
+        if ahead.starts_with(PROXY_PROTOCOL) {
+            return First::Other;
+        }
         // Some clients send an empty line after a request (RFC 9112, section 2.2).
-        while ahead.starts_with(b"\r\n") && ahead.len() < PROXY_PROTOCOL.len() && ahead.len() > 2 {
-            if PROXY_PROTOCOL.starts_with(ahead) {
-                break;
-            }
+        while ahead.starts_with(b"\r\n") && !PROXY_PROTOCOL.starts_with(ahead) {
             let _ = ahead.split_to(2);
         }
-        if let Some(first) = ahead.first().copied() {
+        if let Some(first) = ahead.first().copied()
+            && !PROXY_PROTOCOL.starts_with(ahead)
+        {
             if ahead.starts_with(b"PRI ") || ahead.starts_with(b"PROXY ") {
                 return First::Other;
             }
@@ -128,8 +134,13 @@ struct Head {
 
 /// Reads the head of a CONNECT; none if the client goes away before its end.
 async fn read_head(stream: &mut Stream, most: usize) -> Result<Option<Head>, Refusal> {
+    let mut seen = 0;
     loop {
-        if let Some((head, length)) = parse_head(stream.ahead())? {
+        // Only a line's end can end a header; to parse at every byte would cost the square of its length.
+        let ahead = &*stream.ahead();
+        let is_new_line = ahead[seen.min(ahead.len())..].contains(&b'\n');
+        seen = ahead.len();
+        if is_new_line && let Some((head, length)) = parse_head(ahead)? {
             let _ = stream.ahead().split_to(length);
             return Ok(Some(head));
         }

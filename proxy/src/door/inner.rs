@@ -106,18 +106,35 @@ pub(crate) async fn serve(
                 Err(refusal) => note(record, refusal).await,
             }
         }
-        Spoken::Other => match authorize_connection(&principal, &destination) {
-            Connection::Refused(refusal) => note(record, refusal).await,
-            Connection::Inspected | Connection::Tunnel(_) => {
-                let refusal = Refusal::ambiguous("neither TLS nor HTTP comes through the tunnel");
-                note(record, refusal).await;
-            }
-        },
-        // Some clients open tunnels in store. Only one that would have been refused is worth telling of.
-        Spoken::Nothing => match authorize_connection(&principal, &destination) {
-            Connection::Refused(refusal) => note(record, refusal).await,
-            Connection::Inspected | Connection::Tunnel(_) => record.forget(),
-        },
+        Spoken::Other => note_other(&principal, &destination, record).await,
+        Spoken::Nothing => note_nothing(&principal, &destination, record).await,
+    }
+}
+
+/// Records that something else than TLS or HTTP was spoken.
+pub(crate) async fn note_other(
+    principal: &Arc<Principal>,
+    destination: &Arc<Destination>,
+    record: Record,
+) {
+    let refusal = match authorize_connection(principal, destination) {
+        Connection::Refused(refusal) => refusal,
+        Connection::Inspected | Connection::Tunnel(_) => {
+            Refusal::ambiguous("neither TLS nor HTTP comes through the tunnel")
+        }
+    };
+    note(record, refusal).await;
+}
+
+/// Some clients open tunnels in store. Only one that would have been refused is worth telling of.
+pub(crate) async fn note_nothing(
+    principal: &Arc<Principal>,
+    destination: &Arc<Destination>,
+    mut record: Record,
+) {
+    match authorize_connection(principal, destination) {
+        Connection::Refused(refusal) => note(record, refusal).await,
+        Connection::Inspected | Connection::Tunnel(_) => record.forget(),
     }
 }
 

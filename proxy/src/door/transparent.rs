@@ -134,11 +134,16 @@ async fn to_address(
             let leads = Leads::ByHost(Scheme::Http, port);
             inner::serve_plain(core, stream, principal, leads, Door::Transparent).await;
         }
-        Spoken::Other => {
-            let _ = with_destination(&mut record, address_host(original), port);
-            inner::note(record, Refusal::new(Code::HostNotAllowed)).await;
+        // Nothing names a host, so only a rule for the address could match.
+        spoken @ (Spoken::Other | Spoken::Nothing) => {
+            match with_destination(&mut record, address_host(original), port) {
+                Err(refusal) => inner::note(record, refusal).await,
+                Ok(destination) if matches!(spoken, Spoken::Nothing) => {
+                    inner::note_nothing(&principal, &destination, record).await;
+                }
+                Ok(destination) => inner::note_other(&principal, &destination, record).await,
+            }
         }
-        Spoken::Nothing => {}
     }
 }
 

@@ -78,6 +78,12 @@ async fn pass(
         )
         .await;
     };
+    if hello.hides_a_name() {
+        let hint = "TLS may name another host in secret here (Encrypted Client Hello)";
+        super::inner::note(record, Refusal::with_hint(Code::AuthorityMismatch, hint)).await;
+        let _ = stream.write_all(&UNRECOGNIZED_NAME).await;
+        return;
+    }
     let host = permit.destination().host();
     let is_meant = match (hello.server_name(), host) {
         (Some(name), _) => Host::parse(&name).ok().as_ref() == Some(host),

@@ -43,7 +43,17 @@ pub(super) fn take(
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let at = start + pair.len() - value.len()..start + pair.len();
         start += pair.len() + 1;
-        take_parameter(&decode(name), &decode(value), at, granted, plan)?;
+        let (name, value) = (decode(name), decode(value));
+        // Some servers take `;` for `&`, and then find a second key where we saw the end of a value.
+        let hidden = pair.split(';').skip(1);
+        let is_hidden = hidden
+            .map(|part| decode(part.split('=').next().unwrap_or(part)))
+            .chain((!is_name(&name, granted)).then(|| name.clone()))
+            .any(|name| is_read_as_slot(&name, granted));
+        if is_hidden {
+            return Err(foreign());
+        }
+        take_parameter(&name, &value, at, granted, plan)?;
     }
     Ok(())
 }
@@ -171,6 +181,22 @@ fn take_parameter(
         }
     }
     if is_slot { Err(foreign()) } else { Ok(()) }
+}
+
+fn is_name(name: &str, granted: &Granted<'_>) -> bool {
+    granted
+        .slots()
+        .any(|(_, _, slot)| matches!(slot, Slot::Query { name: slot_name } if slot_name == name))
+}
+
+/// Whether some server reads this name as that of a slot: without regard to case, without blanks around it, or only up
+/// to a bracket or a NUL.
+fn is_read_as_slot(name: &str, granted: &Granted<'_>) -> bool {
+    let bare = name.trim();
+    let bare = &bare[..bare.find(['[', '\0']).unwrap_or(bare.len())];
+    granted.slots().any(|(_, _, slot)| {
+        matches!(slot, Slot::Query { name: slot_name } if slot_name.eq_ignore_ascii_case(bare))
+    })
 }
 
 fn decode(text: &str) -> String {

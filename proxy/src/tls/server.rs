@@ -37,7 +37,8 @@ pub(crate) struct ServerTls {
     inspected: Arc<ServerConfig>,
     /// For hosts that it has not, so that a flood of them pushes nothing else out.
     refused: Arc<ServerConfig>,
-    leaves: Arc<Leaves>,
+    inspected_leaves: Arc<Leaves>,
+    refused_leaves: Arc<Leaves>,
 }
 
 impl ServerTls {
@@ -49,11 +50,12 @@ impl ServerTls {
                 cache: Cache::new(capacity),
             })
         };
-        let inspected = leaves(INSPECTED);
+        let (inspected, refused) = (leaves(INSPECTED), leaves(REFUSED));
         Ok(Self {
             inspected: config(Arc::clone(&inspected) as _)?,
-            refused: config(leaves(REFUSED))?,
-            leaves: inspected,
+            refused: config(Arc::clone(&refused) as _)?,
+            inspected_leaves: inspected,
+            refused_leaves: refused,
         })
     }
 
@@ -64,17 +66,17 @@ impl ServerTls {
         has_sni: bool,
         is_refused: bool,
     ) -> Option<Arc<ServerConfig>> {
+        let (config, leaves) = if is_refused {
+            (&self.refused, &self.refused_leaves)
+        } else {
+            (&self.inspected, &self.inspected_leaves)
+        };
         if has_sni {
-            let config = if is_refused {
-                &self.refused
-            } else {
-                &self.inspected
-            };
             return Some(Arc::clone(config));
         }
         // Clients send no name with an address; the certificate is then chosen by the destination.
-        let mut config = ServerConfig::clone(&self.inspected);
-        config.cert_resolver = Arc::new(Fixed(self.leaves.leaf(host)?));
+        let mut config = ServerConfig::clone(config);
+        config.cert_resolver = Arc::new(Fixed(leaves.leaf(host)?));
         Some(Arc::new(config))
     }
 }

@@ -98,13 +98,17 @@ async fn addresses(core: &Core, permit: &Permit) -> Result<Vec<Vetted>, Refusal>
         (Some(address), _) => vec![address],
         (None, Host::V4(address)) => vec![SocketAddr::new((*address).into(), port)],
         (None, Host::V6(address)) => vec![SocketAddr::new((*address).into(), port)],
-        (None, Host::Name(name)) => core.resolver.resolve(name, port).await.map_err(|error| {
-            tracing::debug!(%error, %name, "a name does not resolve");
-            Refusal::with_hint(
-                Code::UpstreamUnreachable,
-                "the host's name does not resolve",
-            )
-        })?,
+        (None, Host::Name(name)) => core
+            .resolver
+            .resolve(name, port, &permit.principal().lookups)
+            .await
+            .map_err(|error| {
+                tracing::debug!(%error, %name, "a name does not resolve");
+                Refusal::with_hint(
+                    Code::UpstreamUnreachable,
+                    "the host's name does not resolve",
+                )
+            })?,
     };
     if found.is_empty() {
         return Err(Refusal::new(Code::UpstreamUnreachable));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use dashmap::DashMap;
 use hyper::client::conn::http1;
 use policies::Digest;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::connection::{InFlight, Sender, Shared, Via};
@@ -19,8 +20,14 @@ use crate::destination::Destination;
 ///
 /// A connection that carried one credential never carries another, and none outlives the policy it was opened under.
 /// Each connection leads to the address that was checked when it was dialled, for as long as it is open.
-#[derive(Default)]
-pub(crate) struct Pool(DashMap<Key, Arc<Origin>>);
+///
+/// All that a run may keep open without using it have a common bound, so that a run with many hosts (a rule for `*.`
+/// has as many as it likes) does not take the descriptors of the others.
+pub(crate) struct Pool {
+    origins: DashMap<Key, Arc<Origin>>,
+    /// One for each connection that is kept.
+    places: Arc<Semaphore>,
+}
 
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
@@ -30,10 +37,10 @@ struct Key {
 }
 
 /// The connections to one upstream.
-#[derive(Default)]
 pub(crate) struct Origin {
     idle: Mutex<VecDeque<Idle>>,
-    shared: Mutex<Vec<(Shared, Arc<Via>)>>,
+    shared: Mutex<Vec<Kept>>,
+    places: Arc<Semaphore>,
     /// Whether it is known to speak HTTP/1.1 only, so that many may dial it at once.
     is_http1: AtomicBool,
     /// Held by the one who dials an upstream that may let all share one connection.
@@ -44,6 +51,16 @@ struct Idle {
     sender: http1::SendRequest<Upload>,
     via: Arc<Via>,
     since: Instant,
+    _place: OwnedSemaphorePermit,
+}
+
+/// A shared connection.
+struct Kept {
+    connection: Shared,
+    via: Arc<Via>,
+    /// When a request was last put on it.
+    last: Instant,
+    _place: OwnedSemaphorePermit,
 }
 
 /// A connection in use by one request.
@@ -68,19 +85,57 @@ impl Pool {
             grants: permit.grants().clone(),
             policy: *policy.as_bytes(),
         };
-        if let Some(origin) = self.0.get(&key) {
+        if let Some(origin) = self.origins.get(&key) {
             return Arc::clone(&origin);
         }
-        Arc::clone(&self.0.entry(key).or_default())
+        let origin = self.origins.entry(key);
+        Arc::clone(&origin.or_insert_with(|| Arc::new(Origin::new(&self.places))))
     }
 
     /// Closes all that are not in use.
     pub(crate) fn clear(&self) {
-        self.0.clear();
+        self.origins.clear();
+    }
+
+    /// Closes what was not used for a while, and forgets upstreams that nothing leads to any more.
+    pub(crate) fn sweep(&self) {
+        // Nobody gets at an origin but through the map, which is locked meanwhile.
+        self.origins
+            .retain(|_, origin| !origin.sweep() || Arc::strong_count(origin) > 1);
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        Self {
+            origins: DashMap::new(),
+            places: Arc::new(Semaphore::new(MOST_KEPT)),
+        }
     }
 }
 
 impl Origin {
+    fn new(places: &Arc<Semaphore>) -> Self {
+        Self {
+            idle: Mutex::default(),
+            shared: Mutex::default(),
+            places: Arc::clone(places),
+            is_http1: AtomicBool::new(false),
+            dialling: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Closes what was not used for a while. Whether nothing is left.
+    fn sweep(&self) -> bool {
+        let now = Instant::now();
+        let (mut idle, mut shared) = (lock(&self.idle), lock(&self.shared));
+        idle.retain(|idle| !idle.sender.is_closed() && now - idle.since <= KEEP);
+        shared.retain(|kept| {
+            !kept.connection.is_closed() && (kept.connection.load() > 0 || now - kept.last <= KEEP)
+        });
+        idle.is_empty() && shared.is_empty()
+    }
+
     /// An open connection: the one used last, because it is the most likely to live.
     pub(crate) fn checkout(self: &Arc<Self>) -> Option<Checkout> {
         if self.is_http1.load(Ordering::Relaxed) {
@@ -93,12 +148,18 @@ impl Origin {
     /// A shared connection, even one with as many requests on it as it takes at once, if there are enough of them.
     pub(crate) fn checkout_shared(self: &Arc<Self>, is_patient: bool) -> Option<Checkout> {
         let mut shared = lock(&self.shared);
-        shared.retain(|(connection, _)| !connection.is_closed());
+        shared.retain(|kept| !kept.connection.is_closed());
         let may_wait = is_patient && shared.len() >= MOST_SHARED;
-        let (connection, via) = shared
-            .iter()
-            .filter(|(connection, _)| may_wait || connection.has_room())
-            .min_by_key(|(connection, _)| connection.load())?;
+        let Kept {
+            connection,
+            via,
+            last,
+            ..
+        } = shared
+            .iter_mut()
+            .filter(|kept| may_wait || kept.connection.has_room())
+            .min_by_key(|kept| kept.connection.load())?;
+        *last = Instant::now();
         Some(Checkout {
             lease: Lease {
                 origin: Arc::clone(self),
@@ -149,7 +210,14 @@ impl Origin {
             }
             Sender::Many(shared) => {
                 self.is_http1.store(false, Ordering::Relaxed);
-                lock(&self.shared).push((shared.clone(), Arc::clone(&via)));
+                if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+                    lock(&self.shared).push(Kept {
+                        connection: shared.clone(),
+                        via: Arc::clone(&via),
+                        last: Instant::now(),
+                        _place: place,
+                    });
+                }
                 Some(shared.enter())
             }
         };
@@ -181,17 +249,18 @@ impl Lease {
         }
         let mut idle = lock(&self.origin.idle);
         let now = Instant::now();
-        while idle
-            .front()
-            .is_some_and(|oldest| idle.len() >= MOST_IDLE || now - oldest.since > KEEP)
-        {
+        while idle.front().is_some_and(|oldest| now - oldest.since > KEEP) {
             idle.pop_front();
         }
-        idle.push_back(Idle {
-            sender,
-            via: self.via,
-            since: now,
-        });
+        // Where all places are taken it is closed.
+        if let Ok(place) = Arc::clone(&self.origin.places).try_acquire_owned() {
+            idle.push_back(Idle {
+                sender,
+                via: self.via,
+                since: now,
+                _place: place,
+            });
+        }
     }
 }
 
@@ -200,6 +269,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 const MOST_SHARED: usize = 8;
-const MOST_IDLE: usize = 512;
+const MOST_KEPT: usize = 512;
 // Below what common servers keep.
 const KEEP: Duration = Duration::from_secs(55);

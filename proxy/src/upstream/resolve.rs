@@ -1,13 +1,15 @@
 //! Which addresses a name has.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
 
 use broker::Upstream;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use policies::Name;
+use tokio::sync::Semaphore;
 
 use crate::Error;
 
@@ -41,13 +43,28 @@ impl Resolver {
     }
 
     /// The addresses of a name, not yet checked.
-    pub(crate) async fn resolve(&self, name: &Name, port: u16) -> io::Result<Vec<SocketAddr>> {
+    ///
+    /// A lookup of the system's takes a thread until it ends, also when nobody waits for it any more; `lookups` is how
+    /// many a run may have.
+    pub(crate) async fn resolve(
+        &self,
+        name: &Name,
+        port: u16,
+        lookups: &Arc<Semaphore>,
+    ) -> io::Result<Vec<SocketAddr>> {
+        let place = Arc::clone(lookups).acquire_owned().await;
         let absolute = format!("{name}.");
         let mut addresses: Vec<SocketAddr> = match self {
             Self::System => {
                 let listed = from_hosts_file(name).await;
                 if listed.is_empty() {
-                    tokio::net::lookup_host((absolute, port)).await?.collect()
+                    let looking = tokio::task::spawn_blocking(move || {
+                        let _place = place;
+                        (absolute.as_str(), port)
+                            .to_socket_addrs()
+                            .map(Iterator::collect)
+                    });
+                    looking.await.map_err(io::Error::other)??
                 } else {
                     listed
                         .into_iter()

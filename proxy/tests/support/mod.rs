@@ -1,6 +1,7 @@
 //! A small world for tests: an owner, a provider that wants the real key, and a proxy between them.
 
 pub(crate) mod client;
+pub(crate) mod frames;
 pub(crate) mod provider;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -185,20 +186,29 @@ impl World {
             .collect()
     }
 
+    /// The final events of the run's requests.
+    pub(crate) async fn finals(&self) -> Vec<Event> {
+        let is_final = |event: &Event| {
+            matches!(
+                event.event,
+                EventKind::RequestFinished | EventKind::RequestDenied
+            )
+        };
+        self.events().await.into_iter().filter(is_final).collect()
+    }
+
+    /// The requests that have ended, one for each final event.
+    pub(crate) async fn final_requests(&self) -> Vec<String> {
+        let finals = self.finals().await.into_iter();
+        finals
+            .map(|event| event.request.unwrap().id.to_string())
+            .collect()
+    }
+
     /// The one final event of the run's only request, once it is there.
     pub(crate) async fn final_event(&self) -> Event {
         loop {
-            let finals: Vec<Event> = self
-                .events()
-                .await
-                .into_iter()
-                .filter(|event| {
-                    matches!(
-                        event.event,
-                        EventKind::RequestFinished | EventKind::RequestDenied
-                    )
-                })
-                .collect();
+            let finals = self.finals().await;
             match finals.as_slice() {
                 [] => tokio::task::yield_now().await,
                 [only] => return only.clone(),

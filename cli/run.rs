@@ -124,6 +124,9 @@ fn sandboxed(
     };
     let mut finished = started.wait(&mut pass_on);
     interruption.explain(&mut finished);
+    if !run.is_active() {
+        say("note: the run was revoked, or its time was over, so its command was ended");
+    }
     Ok(finished)
 }
 

@@ -223,3 +223,25 @@ fn with_json_standard_output_holds_the_report_only() {
     assert_eq!(report["outcome"], "passed");
     assert!(finished.stderr.contains("from the step"));
 }
+
+#[test]
+fn a_revoked_run_ends_its_command() {
+    let world = World::new();
+    let mut command = world.command(&["run", "--", "sh", "-c", "echo ready; exec sleep 600"]);
+    let mut child = command
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let listed = world.valetkey(&["runs", "list", "--json"]).passed();
+    let runs: Value = serde_json::from_str(&listed.stdout).unwrap();
+    let run = runs[0]["run"].as_str().unwrap().to_owned();
+    world.valetkey(&["runs", "revoke", &run]).passed();
+    // It ends by itself, long before the command would have.
+    assert!(!child.wait().unwrap().success());
+}

@@ -114,6 +114,14 @@ fn other_users_processes_cannot_read_the_servers_memory() {
 }
 
 #[test]
+fn with_a_mistake_in_the_owners_file_nothing_runs() {
+    let (mut world, _origin) = world();
+    world.run(&["true"]).passed();
+    world.secret_entry("other", "provider = \"openai\"\nsource = 7");
+    world.run(&["true"]).exited(78).says("source");
+}
+
+#[test]
 fn a_key_may_come_from_a_variable() {
     let mut world = World::new();
     let key = world.plant("openai");

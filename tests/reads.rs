@@ -34,6 +34,25 @@ fn the_workspace_can_be_read() {
 }
 
 #[test]
+fn the_owners_home_is_no_workspace_in_any_mode() {
+    let world = world("");
+    let home = world.path("home");
+    for mode in ["overlay", "read-only", "none"] {
+        let text =
+            format!("version = 1\n[sandbox]\nworkspace = {{ path = \".\", mode = \"{mode}\" }}\n");
+        fs::write(home.join("valetkey.toml"), text).unwrap();
+        let mut command = world.command(&["run", "--", "ls", "-A", "."]);
+        command.current_dir(&home);
+        let finished = world.finish(command, "");
+        if mode == "none" {
+            finished.passed().says_nothing_of("notes.txt");
+        } else {
+            finished.exited(125).says("your home lies in it");
+        }
+    }
+}
+
+#[test]
 fn the_owners_home_is_not_there() {
     let world = world("");
     let home = world.path("home").display().to_string();

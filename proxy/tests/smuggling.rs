@@ -73,6 +73,17 @@ async fn a_chunk_that_is_none_does_not_start_a_second_request() {
 }
 
 #[tokio::test]
+async fn a_body_that_cannot_be_read_is_not_blamed_on_the_upstream() {
+    for body in ["-0\r\n\r\n", "5\r\nAAAAABBBBB"] {
+        let world = World::usual().await;
+        let bytes = format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n{body}");
+        inside(&world, &bytes).await;
+        let event = world.final_event().await;
+        assert_eq!(event.code, Some(sdk::Code::AmbiguousRequest), "{body:?}");
+    }
+}
+
+#[tokio::test]
 async fn one_clear_length_passes() {
     let world = World::usual().await;
     let mut stream = world.tls("api.test:443").await;

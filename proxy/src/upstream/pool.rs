@@ -272,3 +272,53 @@ const MOST_SHARED: usize = 8;
 const MOST_KEPT: usize = 512;
 // Below what common servers keep.
 const KEEP: Duration = Duration::from_secs(55);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::vet;
+    use hyper_util::rt::TokioIo;
+
+    /// A connection that was used, and its other end.
+    async fn lease(origin: &Arc<Origin>) -> (Lease, tokio::io::DuplexStream) {
+        let (ours, theirs) = tokio::io::duplex(1024);
+        let (sender, connection) = http1::handshake(TokioIo::new(ours)).await.unwrap();
+        tokio::spawn(connection);
+        let address = vet(
+            "127.0.0.1:1".parse().unwrap(),
+            &["127.0.0.0/8".parse().unwrap()],
+            &[],
+        );
+        let via = Arc::new(Via {
+            address: address.unwrap(),
+            tls: None,
+        });
+        (origin.adopt(Sender::One(sender), via), theirs)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_not_used_for_a_while_is_closed() {
+        let places = Arc::new(Semaphore::new(2));
+        let origin = Arc::new(Origin::new(&places));
+        let (used, _upstream) = lease(&origin).await;
+        used.give_back();
+        assert!(!origin.sweep());
+        tokio::time::advance(KEEP + Duration::from_secs(1)).await;
+        assert!(origin.sweep());
+        assert_eq!(places.available_permits(), 2);
+    }
+
+    #[tokio::test]
+    async fn all_upstreams_together_keep_no_more_than_there_are_places() {
+        let places = Arc::new(Semaphore::new(2));
+        let mut open = Vec::new();
+        for _ in 0..3 {
+            let origin = Arc::new(Origin::new(&places));
+            let (used, upstream) = lease(&origin).await;
+            used.give_back();
+            open.push((origin, upstream));
+        }
+        let kept: Vec<bool> = open.iter().map(|(origin, _)| !origin.sweep()).collect();
+        assert_eq!(kept, [true, true, false]);
+    }
+}

@@ -81,8 +81,14 @@ pub(crate) async fn send(
             (Some(request), _) if is_pooled => (parts, body) = request.into_parts(),
             (None, Some(copy)) => (parts, body) = (copy, Upload::Empty),
             (_, _) => {
-                tracing::debug!(error = %error.into_error(), "an upstream did not answer");
-                return Err(Refusal::new(Code::UpstreamUnreachable));
+                let error = error.into_error();
+                tracing::debug!(%error, "an upstream did not answer");
+                // The only thing of ours that can fail there is the body that the run sends.
+                return Err(if error.is_user() {
+                    Refusal::ambiguous("the body breaks off, or cannot be read")
+                } else {
+                    Refusal::new(Code::UpstreamUnreachable)
+                });
             }
         }
         is_second = true;

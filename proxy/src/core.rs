@@ -10,6 +10,7 @@ use dashmap::mapref::entry::Entry;
 use ipnet::IpNet;
 use policies::{Authority, Host};
 use sdk::{Code, RunId};
+use tokio::sync::Semaphore;
 
 use crate::principal::Principal;
 use crate::refusal::Refusal;
@@ -26,12 +27,16 @@ pub(crate) struct Core {
     pub(crate) leaf_key: Arc<LeafKey>,
     settings: ProxySettings,
     principals: DashMap<RunId, Arc<Principal>>,
+    /// One for each connection that has not shown a token yet.
+    pub(crate) strangers: Arc<Semaphore>,
 }
 
 impl Core {
     pub(crate) fn new(broker: Arc<Broker>, settings: ProxySettings) -> Result<Self, Error> {
         let mut limits = settings.limits;
-        limits.connections = limits.connections.min(descriptors::share());
+        let share = descriptors::share();
+        limits.connections = limits.connections.min(share);
+        let strangers = limits.strangers.min(share).min(Semaphore::MAX_PERMITS);
         Ok(Self {
             broker,
             limits,
@@ -40,6 +45,7 @@ impl Core {
             leaf_key: Arc::new(LeafKey::generate()?),
             settings,
             principals: DashMap::new(),
+            strangers: Arc::new(Semaphore::new(strangers)),
         })
     }
 

@@ -1,6 +1,6 @@
 //! What is known of the connection that a request came on: whose it is, and where it leads.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::header;
 use http::request::Parts;
@@ -25,6 +25,8 @@ pub(crate) struct Inbound {
     pub(crate) leads: Leads,
     /// Told when the run that was last identified here ends.
     pub(crate) ended: Arc<Notify>,
+    /// Held until a token is shown, where one is needed.
+    pub(crate) stranger: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 /// Whose a connection is.
@@ -91,6 +93,24 @@ impl Inbound {
         }
     }
 
+    /// Returns if no token is shown for as long as a connection may be idle.
+    pub(crate) async fn overstay(&self) {
+        if self.is_stranger() {
+            tokio::time::sleep(self.core.limits.idle).await;
+        }
+        if !self.is_stranger() {
+            std::future::pending().await
+        }
+    }
+
+    fn is_stranger(&self) -> bool {
+        self.lock_stranger().is_some()
+    }
+
+    fn lock_stranger(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
+        self.stranger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The run of the last request, if this one presents the same.
     fn proved_before<'h>(
         proved: &Mutex<Option<Proved>>,
@@ -110,6 +130,7 @@ impl Inbound {
         parts: &Parts,
     ) -> Result<Arc<Principal>, Refusal> {
         let principal = authn::identify(&self.core, tokens(parts))?;
+        drop(self.lock_stranger().take());
         // A connection that goes over to another run gives the place it had first, so none is ever waited for in turn.
         let before = proved.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(before);

@@ -44,11 +44,13 @@ where
             }),
         );
     let (ended, limits) = (Arc::clone(&inbound.ended), core.limits);
+    let visited = Arc::clone(&inbound);
     // In a task of their own, for here they would be asked again at every byte.
     let mut watching = Watching(tokio::spawn(async move {
         tokio::select! {
             () = activity.silence(&limits, false) => {}
             () = ended.notified() => {}
+            () = visited.overstay() => {}
         }
     }));
     let is_unreadable = tokio::select! {

@@ -21,6 +21,8 @@ pub struct ProxySettings {
 pub struct ProxyLimits {
     /// Connections of one run at a time. More wait; they are not refused.
     pub connections: usize,
+    /// Connections that have not shown a token yet, at the doors of all. More wait.
+    pub strangers: usize,
     /// Requests of one run in flight at a time, on all its connections together. More wait; they are not refused.
     pub requests: usize,
     /// How long the first byte of a connection, or of a TLS handshake, may take.
@@ -48,6 +50,8 @@ impl Default for ProxyLimits {
         Self {
             // npm opens hundreds of tunnels at once.
             connections: 4096,
+            // A token comes with the first request.
+            strangers: 1024,
             // Each holds up to two windows of HTTP/2; this many bound them to a gibibyte.
             requests: 1024,
             first_byte: Duration::from_secs(10),

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::names::question;
-use crate::support::client::exchange;
+use crate::support::client::{exchange, read_answer};
 use crate::support::frames::{CONTINUATION, Frames, GOAWAY, HEADERS, PING, RST_STREAM, field};
 use crate::support::{Plan, World};
 
@@ -142,4 +142,28 @@ fn get() -> String {
         field(":path", "/v1"),
     ]
     .concat()
+}
+
+#[tokio::test]
+async fn a_stranger_who_asks_again_and_again_is_let_go() {
+    let world = World::new(Plan {
+        limits: ProxyLimits {
+            idle: Duration::from_millis(50),
+            ..ProxyLimits::default()
+        },
+        ..Plan::default()
+    })
+    .await;
+    for request in [
+        "CONNECT api.test:443 HTTP/1.1\r\n\r\n",
+        "GET http://api.test/ HTTP/1.1\r\nHost: api.test\r\n\r\n",
+    ] {
+        let mut stream = world.connect(world.shared).await;
+        while stream.write_all(request.as_bytes()).await.is_ok() {
+            match read_answer(&mut stream).await {
+                Some(answer) => assert_eq!(answer.status, 407),
+                None => break,
+            }
+        }
+    }
 }

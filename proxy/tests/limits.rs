@@ -119,3 +119,40 @@ async fn a_header_that_is_too_long_is_refused() {
     );
     assert!(world.provider.seen().is_empty());
 }
+
+#[tokio::test]
+async fn strangers_keep_nobody_out_who_has_shown_a_token() {
+    let world = world(ProxyLimits {
+        strangers: 1,
+        ..ProxyLimits::default()
+    })
+    .await;
+    let connect = format!(
+        "CONNECT api.test:443 HTTP/1.1\r\n{}\r\n",
+        world.authorization()
+    );
+    let plain = format!(
+        "GET http://api.test/ HTTP/1.1\r\nHost: api.test\r\n{}\r\n",
+        world.authorization()
+    );
+    // Neither is a stranger any more once it was answered.
+    let mut first = world.connect(world.shared).await;
+    assert_eq!(exchange(&mut first, &connect).await.status, 200);
+    let mut second = world.connect(world.shared).await;
+    assert_eq!(exchange(&mut second, &plain).await.status, 403);
+    let mut stranger = world.connect(world.shared).await;
+    let without = "GET http://api.test/ HTTP/1.1\r\nHost: api.test\r\n\r\n";
+    assert_eq!(exchange(&mut stranger, without).await.status, 407);
+    let mut next = world.connect(world.shared).await;
+    next.write_all(connect.as_bytes()).await.unwrap();
+    let mut answer = Box::pin(read_answer(&mut next));
+    // That another is answered shows that time has passed.
+    assert_eq!(exchange(&mut second, &plain).await.status, 403);
+    assert!(
+        std::future::poll_fn(|cx| std::task::Poll::Ready(answer.as_mut().poll(cx)))
+            .await
+            .is_pending()
+    );
+    drop(stranger);
+    assert_eq!(answer.await.unwrap().status, 200);
+}

@@ -18,6 +18,10 @@ use crate::stream::{Stream, Transport};
 /// Serves a door of all runs.
 pub(crate) async fn accept_shared(core: Arc<Core>, listener: Listener) {
     loop {
+        // Whoever shows no token waits outside, so that those who do find descriptors.
+        let Ok(stranger) = Arc::clone(&core.strangers).acquire_owned().await else {
+            return;
+        };
         let accepted = match &listener {
             Listener::Tcp(listener) => listener.accept().await.map(|(stream, _)| tcp(stream)),
             Listener::Unix(listener) => listener
@@ -30,10 +34,13 @@ pub(crate) async fn accept_shared(core: Arc<Core>, listener: Listener) {
                 let core = Arc::clone(&core);
                 let stream = Stream::new(transport);
                 tokio::spawn(async move {
-                    explicit::serve(core, stream, Entrance::Shared).await;
+                    explicit::serve(core, stream, Entrance::Shared(stranger)).await;
                 });
             }
-            Err(error) => back_off(&error).await,
+            Err(error) => {
+                drop(stranger);
+                back_off(&error).await;
+            }
         }
     }
 }

@@ -6,7 +6,8 @@ use policies::{Authority, Scheme};
 use sdk::Code;
 use sdk::audit::Door;
 use tokio::io::AsyncWriteExt;
-use tokio::time::timeout;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout};
 
 use super::inner;
 use super::tunnel;
@@ -25,15 +26,20 @@ use crate::watch::Activity;
 
 /// Whose a door is.
 pub(crate) enum Entrance {
-    /// Everybody's: a token is needed.
-    Shared,
+    /// Everybody's: a token is needed. Until it comes, the connection is one of a stranger.
+    Shared(OwnedSemaphorePermit),
     /// One run's.
     OfRun(Arc<Principal>),
 }
 
 /// Serves one connection.
 pub(crate) async fn serve(core: Arc<Core>, mut stream: Stream, entrance: Entrance) {
+    let begin = Instant::now();
     loop {
+        // A stranger who asks again and again would keep others out.
+        if begin.elapsed() > core.limits.idle {
+            return;
+        }
         match timeout(core.limits.first_byte, first(&mut stream)).await {
             Ok(First::Connect) => {}
             Ok(First::Request) => return serve_requests(core, stream, entrance).await,
@@ -193,7 +199,7 @@ fn connect(
 ) -> Result<(Arc<Principal>, Arc<Destination>), Refusal> {
     let tokens = head.authorizations.iter().map(Vec::as_slice);
     let principal = match entrance {
-        Entrance::Shared => authn::identify(core, tokens)?,
+        Entrance::Shared(_) => authn::identify(core, tokens)?,
         Entrance::OfRun(principal) => {
             authn::confirm(core, principal, tokens)?;
             Arc::clone(principal)
@@ -237,7 +243,8 @@ async fn open(
     match entrance {
         // It was counted when it came in, and ends with the run.
         Entrance::OfRun(_) => opened(core, stream, principal, destination, record).await,
-        Entrance::Shared => {
+        Entrance::Shared(stranger) => {
+            drop(stranger);
             let owner = Arc::clone(&principal);
             owner.spawn(async move {
                 // A run with as many connections as it may have waits for one to end.
@@ -276,9 +283,9 @@ async fn serve_requests(core: Arc<Core>, mut stream: Stream, entrance: Entrance)
     let activity = Activity::new();
     activity.received();
     stream.watched_by(activity.clone());
-    let owner = match entrance {
-        Entrance::Shared => Owner::Token(Mutex::new(None)),
-        Entrance::OfRun(principal) => Owner::Door(principal),
+    let (owner, stranger) = match entrance {
+        Entrance::Shared(stranger) => (Owner::Token(Mutex::new(None)), Some(stranger)),
+        Entrance::OfRun(principal) => (Owner::Door(principal), None),
     };
     let inbound = Inbound {
         core,
@@ -287,6 +294,7 @@ async fn serve_requests(core: Arc<Core>, mut stream: Stream, entrance: Entrance)
         owner,
         leads: Leads::Anywhere(Mutex::new(None)),
         ended: Arc::default(),
+        stranger: Mutex::new(stranger),
     };
     serve::http1(Arc::new(inbound), stream).await;
 }

@@ -1,6 +1,6 @@
 //! What comes through an opened tunnel: TLS, which is ended here, or plain HTTP.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use policies::{Authority, Host, Scheme};
 use sdk::Code;
@@ -179,6 +179,7 @@ pub(crate) async fn terminate(
         owner: Owner::Known(principal),
         leads: Leads::To(destination),
         ended: Arc::default(),
+        stranger: Mutex::new(None),
     });
     if is_http2 {
         serve::http2(inbound, stream).await;
@@ -205,6 +206,7 @@ pub(crate) async fn serve_plain(
         owner: Owner::Known(principal),
         leads,
         ended: Arc::default(),
+        stranger: Mutex::new(None),
     };
     serve::http1(Arc::new(inbound), stream).await;
 }

@@ -55,6 +55,9 @@ pub(crate) enum Command {
     Runs(Runs),
     /// Print the variables that a sandbox of your own needs for a run
     Env(Env),
+    /// The providers that policies and secrets can name
+    #[command(subcommand)]
+    Providers(Providers),
     /// Try what this machine can do, and say what to do about the rest
     Doctor,
     /// Set everything up in a temporary folder and watch a hostile program be contained
@@ -82,7 +85,7 @@ pub(crate) struct Run {
     #[arg(long, short)]
     pub(crate) quiet: bool,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -194,6 +197,17 @@ pub(crate) enum Secret {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum Providers {
+    /// List the providers of the catalogue
+    List,
+    /// Show one: its hosts, its variables, and how a key is attached
+    Show {
+        /// The provider
+        id: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum Audit {
     /// Say what a run reached and what it was refused
     Show {
@@ -288,5 +302,5 @@ Exit codes: 0 valid, or allowed; 3 the request would be refused, or a [[test]] f
 
 const ENV_EXAMPLES: &str = "\
 Examples:
-  eval \"$(valetkey env RUN)\"
+  env=$(valetkey env RUN) && eval \"$env\"
   valetkey env RUN --format docker --proxy-url http://host.docker.internal:3128 --ca-path /valetkey-ca.pem > run.env";

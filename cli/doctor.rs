@@ -40,7 +40,7 @@ pub(crate) fn doctor(folders: &Folders, as_json: bool) -> Result<u8, Failure> {
     data(if works {
         "`valetkey run` works on this machine"
     } else {
-        "`valetkey run` does not work on this machine yet; `valetkey serve` does"
+        "`valetkey run` does not work on this machine yet"
     });
     Ok(if works { 0 } else { 1 })
 }

@@ -19,6 +19,7 @@ mod packages;
 mod policy;
 mod privacy;
 mod project;
+mod providers;
 mod run;
 mod runs;
 mod sandbox;
@@ -71,6 +72,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Audit(asked) => audit::audit(asked, &folders()?, json),
         Command::Runs(asked) => runs::runs(asked, &folders()?, json),
         Command::Env(asked) => env::env(asked, &folders()?, json),
+        Command::Providers(asked) => providers::providers(&asked, json),
         Command::Doctor => doctor::doctor(&folders()?, json),
         Command::Demo => demo::demo(),
         Command::Completions { shell } => {

@@ -98,8 +98,10 @@ fn sandboxed(
         command: asked.command.clone(),
     })?;
     let prepared = launcher::prepare(&spec).map_err(cannot_build)?;
-    for note in prepared.notes() {
-        say(format_args!("note: {note}"));
+    if !asked.quiet {
+        for note in prepared.notes() {
+            say(format_args!("note: {note}"));
+        }
     }
     let mut started = prepared.start().map_err(cannot_build)?;
     if let Some(doors) = started.doors.take() {

@@ -18,6 +18,9 @@ pub(crate) fn after_run(
 ) {
     say("");
     say(format_args!("valetkey: {}", ended(report, finished)));
+    for line in limits_met(report) {
+        say(format_args!("  {line}"));
+    }
     for line in network(report, project.policy.sandbox().network) {
         say(format_args!("  {line}"));
     }
@@ -51,6 +54,21 @@ fn ended(report: &Report, finished: &Finished) -> String {
             Failure::SetupFailed(why) => format!("nothing ran: {why}"),
         },
     }
+}
+
+/// Limits that the run reached and that did not end it: the program saw an error of its own.
+fn limits_met(report: &Report) -> Vec<String> {
+    let step = report.steps.first();
+    let ending = step.and_then(|step| match &step.outcome {
+        Outcome::Failed(Failure::Limit(hit)) => Some(hit.which),
+        Outcome::Failed(_) | Outcome::Passed | Outcome::NotReached => None,
+    });
+    step.map(|step| step.limits_hit.as_slice())
+        .unwrap_or_default()
+        .iter()
+        .filter(|hit| Some(hit.which) != ending)
+        .map(|hit| format!("it reached its {} limit", hit.which.as_str()))
+        .collect()
 }
 
 /// "it used more than its memory limit of 512.0 MiB; raise `limits.memory` …"

@@ -29,7 +29,7 @@ pub(crate) fn read(source: &SourceText, root: &Node, findings: &Findings) -> Fil
     let section = Section::open(source, findings, root, "", grammar::FILE);
     let is_empty = matches!(&root.value, Value::Table(table) if table.entries().is_empty());
     if is_empty && findings.is_empty() {
-        let hint = "begin with `version = 1`; `valetkey init` proposes a policy";
+        let hint = "begin with `version = 1`; `valetkey policy init` proposes a policy";
         section.refuse(&(0..0), "the policy is empty", Some(hint.into()));
     } else if section.integer("version", 1..=1).is_none() && !section.has("version") {
         let hint = "begin the file with `version = 1`".to_owned();

@@ -382,3 +382,27 @@ fn the_defaults_have_no_findings() {
     assert_eq!(policy.limits().memory, Some(2 << 30));
     assert_eq!(policy.budget().connections, Some(4096));
 }
+
+#[test]
+fn a_hide_pattern_that_would_hide_nothing_is_refused() {
+    let with = |pattern: &str| {
+        load_with(
+            &format!("version = 1\n[sandbox]\nhide = [{pattern:?}]\n"),
+            &[],
+        )
+    };
+    for pattern in [
+        "~/p/secrets/**",
+        "{a,b}/**",
+        "a/[bc].txt",
+        "!src/**",
+        "../x",
+        "**",
+        "a?",
+    ] {
+        assert!(with(pattern).is_err(), "{pattern}");
+    }
+    for pattern in ["secrets/**", "*.pem", "/a/b", "./c", "**/*.txt"] {
+        assert!(with(pattern).is_ok(), "{pattern}");
+    }
+}

@@ -56,7 +56,7 @@ fn read_sandbox(section: &Section<'_>, settings: &mut Settings) {
         }
     }
     for item in list(section, "hide") {
-        settings.hide.extend(read_path(&item));
+        settings.hide.extend(read_hide(&item));
     }
     if let Some(env) = section.map("env") {
         for item in env.items() {
@@ -90,6 +90,26 @@ fn read_path(item: &Item<'_, '_>) -> Option<String> {
         return None;
     }
     Some(text.to_owned())
+}
+
+/// A pattern that hides nothing must not look as if it did, so what other tools would understand is refused.
+fn read_hide(item: &Item<'_, '_>) -> Option<String> {
+    let pattern = read_path(item)?;
+    let hint =
+        "a pattern is a path from the workspace with `*` and `**`, such as `secrets/**` or `*.pem`";
+    let foreign = pattern.find(['{', '}', '[', ']', '!', '\\', '?', '~']);
+    let what = if let Some(at) = foreign {
+        let sign = pattern[at..].chars().next().unwrap_or_default();
+        format!("`{sign}` means nothing in a pattern of files to hide")
+    } else if pattern.split('/').any(|part| part == "..") {
+        "a pattern of files to hide cannot lead out of the workspace".to_owned()
+    } else if matches!(pattern.trim_matches('/'), "" | "**" | ".") {
+        "this would hide the whole workspace".to_owned()
+    } else {
+        return Some(pattern);
+    };
+    item.refuse(what, Some(hint.to_owned()));
+    None
 }
 
 fn read_choice<T: Copy>(item: &Item<'_, '_>, choices: &[(&str, T)]) -> Option<T> {

@@ -26,6 +26,7 @@ mod sandbox;
 mod secret;
 mod serve;
 mod summary;
+mod terminal;
 mod trust;
 
 use std::process::ExitCode;

@@ -6,7 +6,11 @@ use std::io::{self, IsTerminal, Write};
 /// Prints a line of data. A reader that went away is no error of ours.
 pub(crate) fn data(line: impl fmt::Display) {
     let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{line}");
+    let _ = if out.is_terminal() {
+        writeln!(out, "{}", sanitised_lines(&line.to_string()))
+    } else {
+        writeln!(out, "{line}")
+    };
 }
 
 /// Prints a value as one line of JSON.
@@ -20,7 +24,8 @@ pub(crate) fn json(value: &impl serde::Serialize) {
 /// Tells people something.
 pub(crate) fn say(line: impl fmt::Display) {
     let mut err = io::stderr().lock();
-    let _ = writeln!(err, "{line}");
+    // A path or a host in it may be the agent's.
+    let _ = writeln!(err, "{}", sanitised_lines(&line.to_string()));
 }
 
 /// Tells people what went wrong, with each cause behind it.
@@ -53,6 +58,18 @@ pub(crate) fn sanitised(text: &str) -> String {
         .collect()
 }
 
+/// The same for text of more than one line.
+fn sanitised_lines(text: &str) -> String {
+    let lines: Vec<String> = text
+        .split('\n')
+        .map(|line| {
+            let cells: Vec<String> = line.split('\t').map(sanitised).collect();
+            cells.join("\t")
+        })
+        .collect();
+    lines.join("\n")
+}
+
 // Characters that turn the reading direction round, so that text reads otherwise than it runs (CVE-2021-42574).
 fn is_bidi(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
@@ -80,5 +97,18 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
         format!("1 {noun}")
     } else {
         format!("{number} {noun}s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_keeps_its_lines_and_commands_no_terminal() {
+        assert_eq!(
+            sanitised_lines("a\tb\nc\x1b[2J\u{9b}\r"),
+            "a\tb\nc\u{fffd}[2J\u{fffd}\u{fffd}"
+        );
     }
 }

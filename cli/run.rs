@@ -1,7 +1,7 @@
 //! `valetkey run`: broker, proxy and sandbox in one process tree, for one command.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use crate::folders::Folders;
 use crate::interruption::Interruption;
 use crate::output::{self, say};
 use crate::project::Project;
+use crate::terminal::Shown;
 use crate::{approval, args, engine, sandbox, summary, trust};
 
 /// Runs one command under the project's policy and tells what became of it.
@@ -115,16 +116,15 @@ fn sandboxed(
         released.map_err(cannot_build)?;
     }
     // With --json the report has standard output for itself.
-    let mut pass_on = |stream: Stream, bytes: &[u8]| {
+    let (mut out, mut err) = (Shown::new(io::stdout()), Shown::new(io::stderr()));
+    let mut finished = started.wait(&mut |stream: Stream, bytes: &[u8]| {
+        // A reader that went away is no error of ours.
         let _ = match stream {
-            Stream::Stdout if !json => {
-                let mut out = io::stdout().lock();
-                out.write_all(bytes).and_then(|()| out.flush())
-            }
-            Stream::Stdout | Stream::Stderr => io::stderr().lock().write_all(bytes),
+            Stream::Stdout if !json => out.pass(bytes),
+            Stream::Stdout | Stream::Stderr => err.pass(bytes),
         };
-    };
-    let mut finished = started.wait(&mut pass_on);
+    });
+    let _ = out.end().and_then(|()| err.end());
     interruption.explain(&mut finished);
     if !run.is_active() {
         say("note: the run was revoked, or its time was over, so its command was ended");

@@ -1,5 +1,7 @@
 //! A secret that a program prints.
 
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -25,6 +27,8 @@ pub(super) async fn read(argv: &[String]) -> Result<Zeroizing<Vec<u8>>, Credenti
     command
         .args(arguments)
         .env_clear()
+        // Not in the project: its files are the agent's, and must neither run nor steer a program that holds a secret.
+        .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -35,6 +39,11 @@ pub(super) async fn read(argv: &[String]) -> Result<Zeroizing<Vec<u8>>, Credenti
             command.env(name, value);
         }
     }
+    let here = std::env::current_dir().unwrap_or_default();
+    command.env(
+        "PATH",
+        safe_path(&std::env::var_os("PATH").unwrap_or_default(), &here),
+    );
     let child = command
         .spawn()
         .map_err(|error| failed(format!("cannot be started: {error}")))?;
@@ -47,6 +56,17 @@ pub(super) async fn read(argv: &[String]) -> Result<Zeroizing<Vec<u8>>, Credenti
     } else {
         Err(failed(format!("ended with {status}")))
     }
+}
+
+/// The folders in which programs are found: absolute ones, and none in the folder that the owner works in, which is the
+/// project of an agent.
+fn safe_path(path: &OsStr, here: &Path) -> OsString {
+    let is_safe = |folder: &PathBuf| {
+        let real = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+        let is_root = here.parent().is_none();
+        folder.is_absolute() && (is_root || !(real.starts_with(here) || folder.starts_with(here)))
+    };
+    std::env::join_paths(std::env::split_paths(path).filter(is_safe)).unwrap_or_default()
 }
 
 /// A program with everything it started; all of it ends when the value is dropped.
@@ -106,3 +126,19 @@ const KEPT: [&str; 8] = [
     "XDG_RUNTIME_DIR",
     "TMPDIR",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_the_project_are_not_found_and_the_owners_are() {
+        let path = OsStr::new("/usr/bin:.:bin:/home/owner/project/.venv/bin:/home/owner/bin");
+        let safe = safe_path(path, Path::new("/home/owner/project"));
+        assert_eq!(safe, "/usr/bin:/home/owner/bin");
+        assert_eq!(
+            safe_path(path, Path::new("/")),
+            "/usr/bin:/home/owner/project/.venv/bin:/home/owner/bin"
+        );
+    }
+}

@@ -127,7 +127,7 @@ mod tests {
         "openai": {"provider": "openai", "source": {"env": "OPENAI_API_KEY"}},
         "openai-work": {"provider": "openai", "source": {"env": "WORK"}},
         "openai-other": {"provider": "openai", "source": {"env": "OTHER"}, "variables": ["OTHER_KEY"]},
-        "here": {"hosts": ["api.example.com"], "inject": "bearer", "source": {"env": "A"}, "projects": ["/work/here"]}
+        "here": {"hosts": ["api.example.com"], "inject": "bearer", "source": {"env": "A"}, "projects": ["/home/owner/here"]}
     }"#;
 
     /// What comes of one rule, given as JSON.
@@ -139,7 +139,7 @@ mod tests {
             .into_iter()
             .map(|binding| (binding.name.clone(), Arc::new(binding)))
             .collect();
-        grants(&policy, &bindings, Path::new("/work/there"))
+        grants(&policy, &bindings, Path::new("/home/owner/there"))
     }
 
     #[test]

@@ -132,8 +132,8 @@ mod tests {
     #[test]
     fn a_folder_that_only_begins_alike_is_another_project() {
         let mut binding = binding("a", &["api.example.com"]);
-        binding.projects = vec![PathBuf::from("/work/orders")];
-        assert!(binding.is_for(Path::new("/work/orders/sub")));
-        assert!(!binding.is_for(Path::new("/work/orders-evil")));
+        binding.projects = vec![PathBuf::from("/home/owner/orders")];
+        assert!(binding.is_for(Path::new("/home/owner/orders/sub")));
+        assert!(!binding.is_for(Path::new("/home/owner/orders-evil")));
     }
 }

@@ -28,11 +28,11 @@ impl Fixture {
 #[test]
 fn only_the_newest_approval_counts() {
     let fixture = Fixture::new();
-    let (store, project) = (fixture.store(), Path::new("/work/orders"));
+    let (store, project) = (fixture.store(), Path::new("/home/owner/orders"));
     store.approve(project, "sha256:old", 1).unwrap();
     store.approve(project, "sha256:new", 2).unwrap();
     assert_eq!(store.approved(project).unwrap().unwrap(), "sha256:new");
-    assert_eq!(store.approved(Path::new("/work/other")).unwrap(), None);
+    assert_eq!(store.approved(Path::new("/home/owner/other")).unwrap(), None);
 }
 
 #[test]

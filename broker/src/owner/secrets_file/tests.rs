@@ -219,11 +219,11 @@ fn unknown_keys_are_explained() {
 
 #[test]
 fn ports_and_projects_narrow() {
-    let binding = with("ports = [8443]\nprojects = [\"~/work/orders/\"]")
+    let binding = with("ports = [8443]\nprojects = [\"~/projects/orders/\"]")
         .ok()
         .unwrap();
     assert_eq!(binding.ports, [8443]);
-    assert_eq!(binding.projects, [PathBuf::from("/home/owner/work/orders")]);
+    assert_eq!(binding.projects, [PathBuf::from("/home/owner/projects/orders")]);
     for line in [
         "ports = [0]",
         "ports = []",

@@ -32,7 +32,10 @@ fn only_the_newest_approval_counts() {
     store.approve(project, "sha256:old", 1).unwrap();
     store.approve(project, "sha256:new", 2).unwrap();
     assert_eq!(store.approved(project).unwrap().unwrap(), "sha256:new");
-    assert_eq!(store.approved(Path::new("/home/owner/other")).unwrap(), None);
+    assert_eq!(
+        store.approved(Path::new("/home/owner/other")).unwrap(),
+        None
+    );
 }
 
 #[test]

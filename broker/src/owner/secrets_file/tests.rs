@@ -223,7 +223,10 @@ fn ports_and_projects_narrow() {
         .ok()
         .unwrap();
     assert_eq!(binding.ports, [8443]);
-    assert_eq!(binding.projects, [PathBuf::from("/home/owner/projects/orders")]);
+    assert_eq!(
+        binding.projects,
+        [PathBuf::from("/home/owner/projects/orders")]
+    );
     for line in [
         "ports = [0]",
         "ports = []",

@@ -39,7 +39,9 @@ pub(super) async fn read(argv: &[String]) -> Result<Zeroizing<Vec<u8>>, Credenti
             command.env(name, value);
         }
     }
-    let here = std::env::current_dir().unwrap_or_default();
+    // Without knowing the folder, nobody could tell which programs are the project's.
+    let here = std::env::current_dir()
+        .map_err(|error| failed(format!("is not started: no working folder: {error}")))?;
     command.env(
         "PATH",
         safe_path(&std::env::var_os("PATH").unwrap_or_default(), &here),

@@ -131,7 +131,7 @@ impl Plan {
             let value = if hole.is_basic {
                 basic::encode(&hole.front, secret, &hole.back)
             } else {
-                zeroizing(&[&hole.front, secret, &hole.back])
+                joined(&[&hole.front, secret, &hole.back])
             };
             fields.insert(hole.name.clone(), sensitive(value.as_bytes())?);
         }
@@ -212,7 +212,7 @@ fn sensitive(value: &[u8]) -> Result<HeaderValue, Refusal> {
 }
 
 /// Joined in one allocation of the right size, so that no outgrown copy is left behind.
-fn zeroizing(parts: &[&str]) -> String {
+fn joined(parts: &[&str]) -> String {
     parts.concat()
 }
 

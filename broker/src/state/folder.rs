@@ -88,6 +88,21 @@ impl Folder {
         }
     }
 
+    /// Opens a private file to change it; none if it is not there.
+    pub(crate) fn open_to_change(&self, name: &str) -> Result<Option<File>, Error> {
+        let path = self.path.join(name);
+        match private_file(&path, OFlags::RDWR) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(self.error(&path, source)),
+        }
+    }
+
+    /// The error of a file in this folder.
+    pub(crate) fn failed(&self, name: &str, source: io::Error) -> Error {
+        self.error(&self.path.join(name), source)
+    }
+
     /// The bytes of a small private file; none if it is not there.
     pub(crate) fn read_small(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
         let path = self.path.join(name);

@@ -29,6 +29,7 @@ pub(crate) use watch::Watch;
 /// The database of a state folder.
 pub(crate) struct Store {
     connection: Mutex<Connection>,
+    folder: Folder,
     key: SealingKey,
 }
 
@@ -52,10 +53,16 @@ impl Store {
             transaction.execute_batch(SCHEMA).map_err(Error::Store)?;
             transaction.commit().map_err(Error::Store)?;
         }
-        Ok(Arc::new(Self {
+        if version == 1 {
+            segments::move_chain(&mut connection, folder, &key)?;
+        }
+        let store = Self {
             connection: Mutex::new(connection),
+            folder: folder.clone(),
             key,
-        }))
+        };
+        store.tidy_chain()?;
+        Ok(Arc::new(store))
     }
 
     /// Reads.
@@ -106,7 +113,7 @@ fn connect(path: &Path, durability: Durability) -> rusqlite::Result<Connection> 
 /// How long a writer waits for another one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 /// Times are milliseconds since the epoch; folders are bytes, because a path need not be text.
 const SCHEMA: &str = "
@@ -126,7 +133,7 @@ CREATE TABLE secrets (
     name TEXT PRIMARY KEY, sealed BLOB NOT NULL, binding TEXT, created INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE reports (run TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 ";
 
 #[cfg(test)]

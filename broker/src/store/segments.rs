@@ -2,10 +2,10 @@
 
 use ring::rand::SystemRandom;
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
-use rusqlite::{OptionalExtension, Row, Transaction, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
 use crate::audit::{Chain, EpochKey, Signer, VerificationKey};
-use crate::state::{Folder, SealingKey};
+use crate::state::{Evolving, Folder, SealingKey};
 use crate::{Error, hex, random};
 
 use super::Store;
@@ -27,31 +27,62 @@ pub(crate) const VERIFICATION_KEY_FILE: &str = "audit-verification.key";
 
 impl Store {
     /// Begins a segment, and gives the keys of its checkpoints.
+    ///
+    /// The key of the chain has moved on, on the disk, before the segment is there: whoever reads the folder from then on
+    /// cannot make this segment's keys. A process that is killed in between leaves a place that no segment has.
     pub(crate) fn begin_segment(&self, name: &str) -> Result<(EpochKey, Signer), Error> {
+        // The transaction is what keeps other processes away from the file.
         self.write(|transaction| {
-            let (position, sealed): (i64, Vec<u8>) = transaction
-                .query_row("SELECT position, sealed FROM audit_chain", [], |row| {
-                    Ok((row.get(0)?, row.get(1)?))
-                })
-                .map_err(Error::Store)?;
-            let opened = self.key.open(CHAIN, &sealed)?;
-            let mut key = VerificationKey(opened[..].try_into().map_err(|_| Error::SealBroken)?);
-            let epoch = key.segment();
-            key.evolve();
-            transaction
-                .execute(
-                    "UPDATE audit_chain SET position = position + 1, sealed = ?1",
-                    params![self.key.seal(CHAIN, &key.0)?],
+            let mut chain = self.chain()?;
+            let next: i64 = transaction
+                .query_row(
+                    "SELECT ifnull(max(position) + 1, 0) FROM segments",
+                    [],
+                    |row| row.get(0),
                 )
                 .map_err(Error::Store)?;
+            let position = chain.number.max(next.cast_unsigned());
+            let mut key = VerificationKey(*chain.value);
+            for _ in chain.number..position {
+                key.evolve();
+            }
+            let epoch = key.segment();
+            key.evolve();
+            chain
+                .replace(position + 1, &key.0)
+                .map_err(|source| self.folder.failed(CHAIN_FILE, source))?;
             transaction
                 .execute(
                     "INSERT INTO segments (name, position, is_closed, seq, hash) VALUES (?1, ?2, 0, 0, ?3)",
-                    params![name, position, Chain::start(name).hash],
+                    params![name, position.cast_signed(), Chain::start(name).hash],
                 )
                 .map_err(Error::Store)?;
             Ok((epoch, signer(transaction, &self.key)?))
         })
+    }
+
+    /// Wipes the key that a killed process has left behind, if it has.
+    pub(super) fn tidy_chain(&self) -> Result<(), Error> {
+        if self.chain()?.is_tidy() {
+            return Ok(());
+        }
+        // Looked at again while nobody else moves it on.
+        self.write(|_| {
+            self.chain()?
+                .tidy_up()
+                .map_err(|source| self.folder.failed(CHAIN_FILE, source))
+        })
+    }
+
+    pub(super) fn chain(&self) -> Result<Evolving<'_>, Error> {
+        let gone = || {
+            let source = std::io::ErrorKind::NotFound.into();
+            self.folder.failed(CHAIN_FILE, source)
+        };
+        let file = self.folder.open_to_change(CHAIN_FILE)?.ok_or_else(gone)?;
+        Evolving::read(file, &self.key)
+            .map_err(|source| self.folder.failed(CHAIN_FILE, source))?
+            .ok_or(Error::SealBroken)
     }
 
     /// Records how far an open segment has come.
@@ -121,12 +152,7 @@ pub(super) fn create(
         .and_then(|text| hex::decode(text.trim_end()))
         .map(VerificationKey)
         .ok_or(Error::SealBroken)?;
-    transaction
-        .execute(
-            "INSERT INTO audit_chain (position, sealed) VALUES (0, ?1)",
-            params![key.seal(CHAIN, &first.0)?],
-        )
-        .map_err(Error::Store)?;
+    write_chain(folder, key, 0, &first)?;
     let document =
         Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| Error::NoEntropy)?;
     let pair = pair(document.as_ref())?;
@@ -142,6 +168,44 @@ pub(super) fn create(
         )
         .map_err(Error::Store)?;
     Ok(())
+}
+
+/// Takes the key of the chain out of the database of an earlier version, and leaves no copy there.
+pub(super) fn move_chain(
+    connection: &mut Connection,
+    folder: &Folder,
+    key: &SealingKey,
+) -> Result<(), Error> {
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(Error::Store)?;
+    let (position, sealed): (i64, Vec<u8>) = transaction
+        .query_row("SELECT position, sealed FROM audit_chain", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .map_err(Error::Store)?;
+    let opened = key.open(CHAIN, &sealed)?;
+    let chain = VerificationKey(opened[..].try_into().map_err(|_| Error::SealBroken)?);
+    write_chain(folder, key, position.cast_unsigned(), &chain)?;
+    transaction
+        .execute_batch("DROP TABLE audit_chain; PRAGMA user_version = 2;")
+        .map_err(Error::Store)?;
+    transaction.commit().map_err(Error::Store)?;
+    // Its rows were overwritten, and with the write-ahead log go the pages as they were.
+    connection
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        .map_err(Error::Store)
+}
+
+/// Writes the file of the chain. One that an attempt left that was killed is as good, or further.
+fn write_chain(
+    folder: &Folder,
+    key: &SealingKey,
+    position: u64,
+    chain: &VerificationKey,
+) -> Result<(), Error> {
+    let bytes = Evolving::first(key, position, &chain.0).ok_or(Error::SealBroken)?;
+    folder.write_once(CHAIN_FILE, &bytes).map(|_| ())
 }
 
 impl Store {
@@ -192,8 +256,11 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<StoredSegment> {
     })
 }
 
-/// What the chain of verification keys is sealed as.
-const CHAIN: &str = "audit chain";
+/// What the chain of verification keys was sealed as in the database.
+pub(super) const CHAIN: &str = "audit chain";
+
+/// The file that the chain of verification keys has come to.
+pub(super) const CHAIN_FILE: &str = "audit-chain.key";
 
 /// What the key that signs checkpoints is sealed as.
 const SIGNER: &str = "audit signer";
@@ -204,6 +271,5 @@ CREATE TABLE segments (
     hash BLOB NOT NULL
 ) STRICT;
 CREATE INDEX segments_open ON segments (position) WHERE is_closed = 0;
-CREATE TABLE audit_chain (position INTEGER NOT NULL, sealed BLOB NOT NULL) STRICT;
 CREATE TABLE audit_keys (kid TEXT PRIMARY KEY, public BLOB NOT NULL, sealed BLOB NOT NULL) STRICT;
 ";

@@ -60,6 +60,21 @@ async fn writes_for_ever() {
     }
 }
 
+/// Begins one segment after another until it is killed.
+#[tokio::test]
+#[ignore = "a process that a test starts and kills"]
+#[expect(clippy::print_stdout, reason = "it is how the test hears of it")]
+async fn begins_for_ever() {
+    let Some(folder) = folder() else {
+        return;
+    };
+    for begun in 1.. {
+        let broker = Broker::open(settings(&folder)).unwrap();
+        let new = broker.create_run(spec(&folder)).await.unwrap();
+        println!("\nwritten {begun} {}", new.run.id());
+    }
+}
+
 /// Creates a run and ends it.
 #[tokio::test]
 #[ignore = "a process that a test starts"]
@@ -79,8 +94,8 @@ async fn comes_and_goes() {
 }
 
 /// Lets a writer get on, kills it, and returns how many lines it knew to be written, and its run.
-fn kill_a_writer(world: &World, lines: usize) -> (u64, String) {
-    let mut child = start("writes_for_ever", world);
+fn kill_a_writer(world: &World, test: &str, lines: usize) -> (u64, String) {
+    let mut child = start(test, world);
     let output = BufReader::new(child.stdout.take().unwrap());
     let mut told = output
         .lines()
@@ -99,7 +114,7 @@ fn kill_a_writer(world: &World, lines: usize) -> (u64, String) {
 async fn no_line_that_was_answered_for_is_lost_when_the_process_is_killed() {
     let world = World::new();
     for lines in [0, 7, 300] {
-        let (count, run) = kill_a_writer(&world, lines);
+        let (count, run) = kill_a_writer(&world, "writes_for_ever", lines);
         let broker = world.broker();
         let verification = broker.verify_audit().unwrap();
         assert_eq!(verification.findings, []);
@@ -109,6 +124,21 @@ async fn no_line_that_was_answered_for_is_lost_when_the_process_is_killed() {
         assert!(events.len() as u64 >= count + 2);
         // Its run died with it.
         assert_eq!(broker.run_info(&id).unwrap().unwrap().state, "ended");
+    }
+}
+
+#[tokio::test]
+async fn a_process_killed_while_it_moves_the_logs_key_on_leaves_a_log_that_is_whole() {
+    let world = World::new();
+    for lines in 0..8 {
+        let (_, run) = kill_a_writer(&world, "begins_for_ever", lines);
+        let broker = world.broker();
+        let verification = broker.verify_audit().unwrap();
+        assert_eq!(verification.findings, []);
+        // Each segment that was closed in order has a MAC that follows from the first key.
+        assert!(verification.has_verification_key && verification.checkpoints >= lines as u64);
+        assert!(broker.events(&run.parse().unwrap()).unwrap().len() >= 2);
+        world.run(&broker).await.unwrap();
     }
 }
 

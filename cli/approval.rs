@@ -3,8 +3,10 @@
 use broker::Broker;
 use policies::Digest;
 
+use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::folders::Folders;
+use crate::foresee::foresee;
 use crate::output::{data, is_interactive, sanitised, say};
 use crate::project::Project;
 use crate::{engine, output};
@@ -51,9 +53,19 @@ pub(crate) fn approve(
     named: Option<&Digest>,
     json: bool,
 ) -> Result<u8, Failure> {
-    let runtime = engine::runtime()?;
-    let _inside = runtime.enter();
-    let broker = engine::open_broker(folders)?;
+    let engine = Engine::open(engine::runtime()?, folders, Vec::new())?;
+    let outlook = foresee(&engine, folders, project)?;
+    if !outlook.is_clear() {
+        // A yes to what cannot run would be a yes in advance to what it becomes once somebody adds the rest.
+        return Err(Failure::bad_policy(
+            "no run would begin under this policy here; nothing was approved",
+        )
+        .named("cannot-run")
+        .with_problems(outlook.problems));
+    }
+    if !json {
+        outlook.warn();
+    }
     let digest = project.policy.digest();
     match named {
         Some(named) if named == digest => {}
@@ -65,7 +77,8 @@ pub(crate) fn approve(
         }
         None => ask(project)?,
     }
-    broker
+    engine
+        .broker
         .approve(&project.folder, digest)
         .map_err(|error| Failure::ours("cannot record the approval").because(error))?;
     if json {

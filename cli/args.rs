@@ -72,7 +72,7 @@ pub(crate) enum Command {
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXIT_CODES)]
 pub(crate) struct Run {
-    /// The policy file [default: the nearest valetkey.toml, from this folder upwards; with none: no network]
+    /// The policy file [default: the nearest valetkey.toml, from this folder upwards; with none: no network]. It does not change which project this is: the folder of the nearest valetkey.toml, else this folder
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) policy: Option<PathBuf>,
     /// Run although the policy was not approved on this machine, if it has exactly this digest
@@ -125,7 +125,7 @@ impl std::str::FromStr for Listen {
 pub(crate) struct Check {
     /// A request to decide, such as "GET https://api.example.com/v1/items"; without one, the policy is checked and its own tests run
     pub(crate) request: Option<String>,
-    /// The policy file [default: the nearest valetkey.toml, from this folder upwards]
+    /// The policy file [default: the nearest valetkey.toml, from this folder upwards]. The project stays the folder of that one, else this folder
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) policy: Option<PathBuf>,
     /// A header field of the request, such as "X-Tier: small". May be repeated
@@ -137,7 +137,7 @@ pub(crate) struct Check {
 pub(crate) enum Policy {
     /// Allow runs of this project under its policy as it is now
     Approve {
-        /// The policy file [default: the nearest valetkey.toml, from this folder upwards]
+        /// The policy file [default: the nearest valetkey.toml, from this folder upwards]. The project stays the folder of that one, else this folder
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         policy: Option<PathBuf>,
         /// Approve without asking, if the policy has exactly this digest (`valetkey check --json` prints it)
@@ -146,7 +146,7 @@ pub(crate) enum Policy {
     },
     /// Print the policy that is in force, and the file and line each rule comes from
     Explain {
-        /// The policy file [default: the nearest valetkey.toml, from this folder upwards]
+        /// The policy file [default: the nearest valetkey.toml, from this folder upwards]. The project stays the folder of that one, else this folder
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         policy: Option<PathBuf>,
     },
@@ -225,7 +225,7 @@ pub(crate) enum Audit {
 pub(crate) enum Runs {
     /// Create a run for a sandbox of your own; `valetkey serve` must be running
     Create {
-        /// The policy file [default: the nearest valetkey.toml, from this folder upwards]
+        /// The policy file [default: the nearest valetkey.toml, from this folder upwards]. The project stays the folder of that one, else this folder
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         policy: Option<PathBuf>,
         /// How long the token lives at most, such as 15m
@@ -298,7 +298,10 @@ const CHECK_EXAMPLES: &str = "\
 Examples:
   valetkey check
   valetkey check 'POST https://api.openai.com/v1/responses'
-Exit codes: 0 valid, or allowed; 3 the request would be refused, or a [[test]] failed; 78 the policy is wrong.";
+Beside the policy it asks what `valetkey run` would ask: the owner's secrets and where they may go, the sandbox, the
+settings. No secret is read and nothing is sent.
+Exit codes: 0 valid, or allowed; 3 the request would be refused, or a [[test]] failed; 78 the policy is wrong, or no
+run would begin under it here.";
 
 const ENV_EXAMPLES: &str = "\
 Examples:

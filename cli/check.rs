@@ -1,24 +1,32 @@
-//! `valetkey check`: is this policy valid, and what does it decide for a request?
+//! `valetkey check`: is this policy valid, would a run begin under it, and what does it decide for a request?
 
 use policies::sample::{Expectation, Sample};
 use policies::{Decision, Fields};
 use serde_json::json;
 
 use crate::args;
+use crate::engine::{self, Engine};
 use crate::failure::Failure;
-use crate::output::{self, data, sanitised};
+use crate::folders::Folders;
+use crate::foresee::{Outlook, foresee};
+use crate::output::{self, data, sanitised, say};
+use crate::problem::Problem;
 use crate::project::Project;
 
 /// Checks the policy, and decides the request if one is given.
-pub(crate) fn check(asked: &args::Check, as_json: bool) -> Result<u8, Failure> {
+///
+/// What a run would be refused for is told as well: an allow that no run could use is none.
+pub(crate) fn check(asked: &args::Check, folders: &Folders, as_json: bool) -> Result<u8, Failure> {
     let project = Project::open_with_file(asked.policy.as_deref())?;
+    let engine = Engine::open(engine::runtime()?, folders, Vec::new())?;
+    let outlook = foresee(&engine, folders, &project)?;
     match &asked.request {
-        Some(request) => decide(&project, request, &asked.headers, as_json),
-        None => validate(&project, as_json),
+        Some(request) => decide(&engine, &project, outlook, request, &asked.headers, as_json),
+        None => validate(&project, &outlook, as_json),
     }
 }
 
-fn validate(project: &Project, as_json: bool) -> Result<u8, Failure> {
+fn validate(project: &Project, outlook: &Outlook, as_json: bool) -> Result<u8, Failure> {
     let policy = &project.policy;
     let failed: Vec<&Expectation> = policy
         .tests()
@@ -33,6 +41,9 @@ fn validate(project: &Project, as_json: bool) -> Result<u8, Failure> {
             "needs_approval": policy.needs_approval(),
             "secrets": policy.secrets().collect::<Vec<_>>(),
             "tests": {"passed": passed, "failed": failed.len()},
+            "can_run": outlook.is_clear(),
+            "problems": outlook.problems,
+            "warnings": outlook.warnings,
         }));
     } else {
         data(format_args!("valid: {}", policy.digest()));
@@ -50,8 +61,14 @@ fn validate(project: &Project, as_json: bool) -> Result<u8, Failure> {
                 if test.is_allowed { "allow" } else { "deny" }
             ));
         }
+        outlook.tell();
+        if !outlook.is_clear() {
+            say("error: the policy is valid, but no run would begin under it here");
+        }
     }
-    Ok(if failed.is_empty() {
+    Ok(if !outlook.is_clear() {
+        sdk::exit::BAD_POLICY
+    } else if failed.is_empty() {
         0
     } else {
         sdk::exit::DENIED
@@ -59,7 +76,9 @@ fn validate(project: &Project, as_json: bool) -> Result<u8, Failure> {
 }
 
 fn decide(
+    engine: &Engine,
     project: &Project,
+    mut outlook: Outlook,
     request: &str,
     headers: &[String],
     as_json: bool,
@@ -71,6 +90,19 @@ fn decide(
     })?;
     let headers = Typed::parse(headers)?;
     let decision = asked.decide_with(&project.policy, &headers);
+    if let Decision::Allow(allowed) = &decision {
+        let to = (asked.scheme, &asked.authority.host, asked.authority.port);
+        for secret in &allowed.secrets {
+            let refused = engine
+                .broker
+                .foresee_release(allowed.rule, secret, to)
+                .map_err(engine::broker_failure)?
+                .map(|error| Problem::refused(&error))
+                // What the run itself would be refused for was said already.
+                .filter(|problem| !outlook.problems.iter().any(|told| told.is_about(problem)));
+            outlook.problems.extend(refused);
+        }
+    }
     let (allowed, code, rule, reason, secrets) = match &decision {
         Decision::Allow(allowed) => (
             true,
@@ -87,19 +119,32 @@ fn decide(
             Vec::new(),
         ),
     };
+    let code = match (code, outlook.problems.first()) {
+        (Some(code), _) => Some(code.as_str()),
+        (None, Some(problem)) => Some(problem.code),
+        (None, None) => None,
+    };
     let rule = rule.map(|rule| rule.origin().to_string());
     if as_json {
         output::json(&json!({
-            "allowed": allowed,
-            "code": code.map(|code| code.as_str()),
+            "allowed": allowed && outlook.is_clear(),
+            "policy_allows": allowed,
+            "code": code,
             "rule": rule,
             "reason": reason,
             "secrets": secrets,
+            "can_run": outlook.is_clear(),
+            "problems": outlook.problems,
+            "warnings": outlook.warnings,
         }));
     } else {
+        let verdict = match (allowed, outlook.is_clear()) {
+            (true, true) => "allow",
+            (true, false) => "refused, though the policy allows it",
+            (false, _) => "deny",
+        };
         data(format_args!(
-            "{}: {} {}://{}{}",
-            if allowed { "allow" } else { "deny" },
+            "{verdict}: {} {}://{}{}",
             asked.method,
             asked.scheme,
             asked.authority,
@@ -117,8 +162,13 @@ fn decide(
         if !secrets.is_empty() {
             data(format_args!("  secret: {}", secrets.join(", ")));
         }
+        outlook.tell();
     }
-    Ok(if allowed { 0 } else { sdk::exit::DENIED })
+    Ok(match (outlook.is_clear(), allowed) {
+        (false, _) => sdk::exit::BAD_POLICY,
+        (true, true) => 0,
+        (true, false) => sdk::exit::DENIED,
+    })
 }
 
 /// Header fields as they were typed.

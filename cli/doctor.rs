@@ -66,18 +66,8 @@ fn state(folders: &Folders) -> Check {
             name: "state, settings and audit log",
             ok: false,
             optional: false,
-            detail: chain(&failure),
+            detail: failure.reason(),
             advice: failure.advice().unwrap_or_default().to_owned(),
         },
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(&format!(": {inner}"));
-        cause = inner.source();
-    }
-    text
 }

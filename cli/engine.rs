@@ -14,6 +14,7 @@ use tokio::runtime::Runtime;
 
 use crate::failure::Failure;
 use crate::folders::Folders;
+use crate::problem::chain;
 use crate::project::Project;
 
 /// What the commands that run or serve something need.
@@ -39,8 +40,7 @@ impl Engine {
             own_addresses,
             ..ProxySettings::default()
         };
-        let proxy = Proxy::new(Arc::clone(&broker), settings)
-            .map_err(|error| Failure::ours("the proxy cannot start").because(error))?;
+        let proxy = Proxy::new(Arc::clone(&broker), settings).map_err(proxy_failure)?;
         runtime.block_on(proxy.negative_probe()).map_err(|error| {
             Failure::ours("a request that must be refused was not; nothing is served")
                 .because(error)
@@ -149,21 +149,35 @@ pub(crate) fn open_broker(folders: &Folders) -> Result<Arc<Broker>, Failure> {
 
 /// How a failure of the broker is told: by who has to act.
 pub(crate) fn broker_failure(error: broker::Error) -> Failure {
-    let message = error.to_string();
+    if let broker::Error::Owner(found) = &error {
+        let file = found.first().map_or("", |first| first.file.as_str());
+        return Failure::mistakes(file, error.code(), found);
+    }
+    let message = chain(&error);
     let failure = match error.kind() {
         ErrorKind::NotApproved => Failure::not_approved(message),
         ErrorKind::Wrong => Failure::bad_policy(message),
         ErrorKind::NotFound => Failure::negative(message),
         ErrorKind::Ours => Failure::ours(message),
     };
-    let failure = match error.hint() {
+    let failure = failure.named(error.code());
+    match error.hint() {
         Some(hint) => failure.hint(hint),
         None => failure,
-    };
-    match std::error::Error::source(&error) {
-        Some(cause) => failure.because(cause.to_string()),
-        None => failure,
     }
+}
+
+/// How a proxy that cannot start is told: what the owner wrote is the owner's to correct.
+fn proxy_failure(error: proxy::Error) -> Failure {
+    let failure = match &error {
+        proxy::Error::Roots { .. } | proxy::Error::Root { .. } => {
+            Failure::bad_policy("the proxy cannot start, so nothing would run")
+                .named("roots-unusable")
+                .hint("correct `roots` under `[upstream]` in config.toml")
+        }
+        _ => Failure::ours("the proxy cannot start"),
+    };
+    failure.because(error)
 }
 
 /// The variables of a run: proxy, trust, placeholders.

@@ -13,11 +13,13 @@ mod engine;
 mod env;
 mod failure;
 mod folders;
+mod foresee;
 mod interruption;
 mod output;
 mod packages;
 mod policy;
 mod privacy;
+mod problem;
 mod project;
 mod providers;
 mod run;
@@ -28,6 +30,7 @@ mod serve;
 mod summary;
 mod terminal;
 mod trust;
+mod usage;
 
 use std::process::ExitCode;
 
@@ -42,23 +45,22 @@ use folders::Folders;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    if let Err(failure) = privacy::close_memory() {
-        return told(&failure);
-    }
-    diagnostics::begin();
-    match dispatch(cli) {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage::told(&error),
+    };
+    let json = cli.folders.json;
+    let done = privacy::close_memory().and_then(|()| {
+        diagnostics::begin();
+        dispatch(cli)
+    });
+    match done {
         Ok(code) => ExitCode::from(code),
-        Err(failure) => told(&failure),
+        Err(failure) => {
+            output::failure(&failure, json);
+            ExitCode::from(failure.code())
+        }
     }
-}
-
-fn told(failure: &Failure) -> ExitCode {
-    output::error(failure);
-    if let Some(advice) = failure.advice() {
-        output::say(format_args!("hint: {advice}"));
-    }
-    ExitCode::from(failure.code())
 }
 
 fn dispatch(cli: Cli) -> Result<u8, Failure> {
@@ -67,7 +69,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
     match cli.command {
         Command::Run(asked) => run::run(asked, &folders()?, json),
         Command::Serve(asked) => serve::serve(asked, &folders()?, json),
-        Command::Check(asked) => check::check(&asked, json),
+        Command::Check(asked) => check::check(&asked, &folders()?, json),
         Command::Policy(asked) => policy::policy(asked, &folders()?, json),
         Command::Secret(asked) => secret::secret(asked, &folders()?, json),
         Command::Audit(asked) => audit::audit(asked, &folders()?, json),
@@ -77,12 +79,10 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Doctor => doctor::doctor(&folders()?, json),
         Command::Demo => demo::demo(),
         Command::Completions { shell } => {
-            clap_complete::generate(
-                shell,
-                &mut Cli::command(),
-                "valetkey",
-                &mut std::io::stdout(),
-            );
+            // Not straight to standard output: the generator panics when its reader has gone.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "valetkey", &mut script);
+            output::data(String::from_utf8_lossy(&script).trim_end());
             Ok(0)
         }
     }

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
 
+use crate::failure::Failure;
+use crate::problem::chain;
+
 /// Prints a line of data. A reader that went away is no error of ours.
 pub(crate) fn data(line: impl fmt::Display) {
     let mut out = io::stdout().lock();
@@ -28,16 +31,19 @@ pub(crate) fn say(line: impl fmt::Display) {
     let _ = writeln!(err, "{}", sanitised_lines(&line.to_string()));
 }
 
-/// Tells people what went wrong, with each cause behind it.
-pub(crate) fn error(error: &dyn std::error::Error) {
-    let mut text = format!("error: {error}");
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
+/// Tells what went wrong: people on standard error, programs by a line of JSON on standard output.
+pub(crate) fn failure(failure: &Failure, as_json: bool) {
+    if as_json {
+        json(&failure.to_json());
+        return;
     }
-    say(text);
+    for problem in failure.problems() {
+        say(problem);
+    }
+    say(format_args!("error: {}", chain(failure)));
+    if let Some(advice) = failure.advice() {
+        say(format_args!("hint: {advice}"));
+    }
 }
 
 /// Whether a person can be asked something.

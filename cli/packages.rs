@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 
 use policies::{Authority, Origin, Scheme};
 
-/// The origins behind a package preset, such as `python-packages`, for the project in `folder`.
-pub(crate) fn origins(preset: &str, folder: &Path) -> Result<Vec<Origin>, String> {
-    let clients = Clients::outside(folder);
+/// The origins behind a package preset, such as `python-packages`. What lies in the `agents`' folders is not run.
+pub(crate) fn origins(preset: &str, agents: &[&Path]) -> Result<Vec<Origin>, String> {
+    let clients = Clients::outside(agents);
     let urls = match preset {
         "python-packages" => python(&clients)?,
         "node-packages" => node(&clients)?,
@@ -115,7 +115,7 @@ struct Clients {
 }
 
 impl Clients {
-    fn outside(folder: &Path) -> Self {
+    fn outside(folders: &[&Path]) -> Self {
         let path = std::env::var_os("PATH").unwrap_or_default();
         // Named with --policy, a policy lies elsewhere than the project one stands in. The home, where a service may
         // stand, is not one.
@@ -123,7 +123,9 @@ impl Clients {
         let here = std::env::current_dir()
             .ok()
             .filter(|here| !home.starts_with(here));
-        let agents = here.into_iter().chain([folder.to_owned()]);
+        let agents = here
+            .into_iter()
+            .chain(folders.iter().map(|folder| (*folder).to_owned()));
         Self {
             // A relative entry would mean whatever folder one is in.
             path: std::env::split_paths(&path)

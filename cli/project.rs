@@ -8,12 +8,15 @@ use std::sync::Arc;
 use policies::{Document, Origin, Policy, Sources};
 
 use crate::failure::Failure;
-use crate::{output, packages};
+use crate::packages;
 
-/// A project and its policy.
+/// A project and the policy that is in force for it.
+///
+/// Which project it is depends on where one is, never on which policy is asked for: approvals, the workspace and the
+/// owner's `projects` are about the project.
 #[derive(Debug)]
 pub(crate) struct Project {
-    /// The folder the policy is for.
+    /// The project's folder.
     pub(crate) folder: PathBuf,
     /// The policy file, if there is one.
     pub(crate) file: Option<PathBuf>,
@@ -26,23 +29,36 @@ impl Project {
     pub(crate) fn open(asked: Option<&Path>) -> Result<Self, Failure> {
         let here = std::env::current_dir()
             .map_err(|error| Failure::ours("cannot tell which folder this is").because(error))?;
-        let file = match asked {
-            Some(file) => Some(here.join(file)),
-            None => nearest(&here)?,
+        let own = match (nearest(&here), asked) {
+            // What cannot be looked into is passed over only for a policy that was named.
+            (Err(_), Some(_)) => None,
+            (found, _) => found?,
         };
-        let Some(file) = file else {
-            return Ok(Self {
+        let folder = own.as_deref().and_then(Path::parent).unwrap_or(&here);
+        match asked.map(|file| here.join(file)).or_else(|| own.clone()) {
+            Some(file) => Self::open_in(folder, &file),
+            None => Ok(Self {
                 folder: here,
                 file: None,
                 policy: Arc::new(Policy::default_for_no_file()),
-            });
-        };
+            }),
+        }
+    }
+
+    /// Reads a policy for the project in `folder`.
+    pub(crate) fn open_in(folder: &Path, file: &Path) -> Result<Self, Failure> {
+        let folder = folder.canonicalize().map_err(|error| {
+            Failure::bad_policy(format!(
+                "the project folder `{}` cannot be used",
+                folder.display()
+            ))
+            .because(error)
+        })?;
         let file = file.canonicalize().map_err(|error| {
             Failure::bad_policy(format!("cannot read the policy file `{}`", file.display()))
                 .because(error)
                 .hint("name a file that is there, or write one with `valetkey policy init`")
         })?;
-        let folder = file.parent().unwrap_or(Path::new("/")).to_owned();
         let policy = Arc::new(load(&file, &folder)?);
         Ok(Self {
             folder,
@@ -61,6 +77,17 @@ impl Project {
             );
         }
         Ok(project)
+    }
+
+    /// The policy files of the project, which no run of it may change: the one in force and the project's own.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let own = self.folder.join(FILE_NAME);
+        let is_file = fs::symlink_metadata(&own).is_ok_and(|found| found.is_file());
+        let mut files: Vec<PathBuf> = self.file.iter().cloned().collect();
+        if is_file && self.file.as_ref() != Some(&own) {
+            files.push(own);
+        }
+        files
     }
 }
 
@@ -85,7 +112,7 @@ fn nearest(here: &Path) -> Result<Option<PathBuf>, Failure> {
     Ok(None)
 }
 
-fn load(file: &Path, folder: &Path) -> Result<Policy, Failure> {
+fn load(file: &Path, project: &Path) -> Result<Policy, Failure> {
     let name = file
         .file_name()
         .and_then(|name| name.to_str())
@@ -95,21 +122,18 @@ fn load(file: &Path, folder: &Path) -> Result<Policy, Failure> {
         name: name.to_owned(),
         text,
     };
-    policies::load(root, &mut FilesBeside { folder }).map_err(|diagnostics| {
-        for diagnostic in &diagnostics {
-            output::say(diagnostic);
-        }
-        Failure::bad_policy(format!(
-            "`{}` has {}",
-            file.display(),
-            output::count(diagnostics.len() as u64, "mistake")
-        ))
-    })
+    let mut beside = FilesBeside {
+        folder: file.parent().unwrap_or(Path::new("/")),
+        project,
+    };
+    policies::load(root, &mut beside)
+        .map_err(|found| Failure::mistakes(file.display(), "policy-invalid", &found))
 }
 
 /// The files that a policy may extend: those in its own folder, reached without symbolic links.
 struct FilesBeside<'a> {
     folder: &'a Path,
+    project: &'a Path,
 }
 
 impl Sources for FilesBeside<'_> {
@@ -138,7 +162,7 @@ impl Sources for FilesBeside<'_> {
     }
 
     fn packages(&mut self, preset: &str) -> Result<Vec<Origin>, String> {
-        packages::origins(preset, self.folder)
+        packages::origins(preset, &[self.folder, self.project])
     }
 }
 

@@ -98,13 +98,14 @@ fn sandboxed(
             .map_err(engine::broker_failure)?,
         command: asked.command.clone(),
     })?;
-    let prepared = launcher::prepare(&spec).map_err(cannot_build)?;
+    let cannot = |error| sandbox::cannot_build(project, error);
+    let prepared = launcher::prepare(&spec).map_err(cannot)?;
     if !asked.quiet {
         for note in prepared.notes() {
             say(format_args!("note: {note}"));
         }
     }
-    let mut started = prepared.start().map_err(cannot_build)?;
+    let mut started = prepared.start().map_err(cannot)?;
     if let Some(doors) = started.doors.take() {
         engine.serve_run(doors, run)?;
     }
@@ -113,7 +114,7 @@ fn sandboxed(
     let released = started.release();
     // A sandbox that a signal ended already cannot be released; waiting for it tells that it ended.
     if !interruption.is_asked() {
-        released.map_err(cannot_build)?;
+        released.map_err(cannot)?;
     }
     // With --json the report has standard output for itself.
     let (mut out, mut err) = (Shown::new(io::stdout()), Shown::new(io::stderr()));
@@ -140,10 +141,6 @@ fn kept_changes(run_folder: &Path) -> Option<PathBuf> {
         let _ = fs::remove_dir(run_folder);
     }
     upper.exists().then_some(upper)
-}
-
-fn cannot_build(error: launcher::Error) -> Failure {
-    Failure::ours("the sandbox cannot be built as the policy says; nothing ran").because(error)
 }
 
 /// Ends the run when it goes out of scope.

@@ -26,6 +26,7 @@ pub(crate) fn runs(asked: args::Runs, folders: &Folders, json: bool) -> Result<u
             let file = project.file.unwrap_or_default();
             let asked = CreateRun {
                 policy: file.to_string_lossy().into_owned(),
+                project: Some(project.folder.to_string_lossy().into_owned()),
                 ttl,
                 approved: approved.map(|digest| digest.to_string()),
             };

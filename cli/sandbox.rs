@@ -128,7 +128,7 @@ fn workspace(wanted: &Wanted<'_>) -> Result<Option<Workspace>, Failure> {
     // The policy is the owner's word; what runs under it may read it and not change it.
     let protect = wanted
         .project
-        .file
+        .files()
         .iter()
         .filter_map(|file| file.strip_prefix(&host).ok())
         .map(Path::to_owned)
@@ -141,7 +141,89 @@ fn workspace(wanted: &Wanted<'_>) -> Result<Option<Workspace>, Failure> {
     }))
 }
 
-/// A path of the policy, from its own folder or the owner's home.
+/// Builds nothing and says for what reason no sandbox would be built; none if one would.
+///
+/// It goes the way of a run up to where the first process would start.
+pub(crate) fn foresee(
+    folders: &Folders,
+    project: &Project,
+    mask: Vec<PathBuf>,
+) -> Result<Foreseen, Failure> {
+    let scratch = Scratch::new(folders)?;
+    let spec = spec(Wanted {
+        folders,
+        project,
+        run_folder: &scratch.0,
+        environment: BTreeMap::new(),
+        ca_bundle: Vec::new(),
+        files: Vec::new(),
+        mask,
+        command: vec!["true".into()],
+    })?;
+    match launcher::prepare(&spec) {
+        Ok(_) => Ok(Foreseen::Built),
+        Err(error @ (launcher::Error::View { .. } | launcher::Error::Request(_))) => {
+            Ok(Foreseen::Refused(cannot_build(project, error)))
+        }
+        // What this machine cannot do is no mistake of the policy; `valetkey doctor` is about that.
+        Err(error) => Ok(Foreseen::NotHere(cannot_build(project, error))),
+    }
+}
+
+/// What would become of a sandbox.
+pub(crate) enum Foreseen {
+    /// It would be built.
+    Built,
+    /// It would be refused.
+    Refused(Failure),
+    /// This machine builds none.
+    NotHere(Failure),
+}
+
+/// How a sandbox that cannot be built is told: by who has to act.
+pub(crate) fn cannot_build(project: &Project, error: launcher::Error) -> Failure {
+    const MESSAGE: &str = "the sandbox cannot be built as the policy says; nothing ran";
+    let failure = match (&error, &project.file) {
+        // Without a policy nobody wrote anything wrong: one stands in a folder that cannot be shown.
+        (launcher::Error::View { .. } | launcher::Error::Request(_), Some(_)) => {
+            Failure::bad_policy(MESSAGE)
+                .named("sandbox-refused")
+                .hint("correct `[sandbox]` in the policy")
+        }
+        _ => Failure::ours(MESSAGE).named("sandbox-unavailable"),
+    };
+    failure.because(error)
+}
+
+/// A folder as a run's own, for as long as is looked.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(folders: &Folders) -> Result<Self, Failure> {
+        let at = folders
+            .state
+            .join("runs")
+            .join(format!("check-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&at);
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&at)
+            .map_err(|error| {
+                Failure::ours(format!("cannot make the folder `{}`", at.display())).because(error)
+            })?;
+        Ok(Self(at))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Two empty folders at most are left over, and the next check by this name removes them.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A path of the policy, from the project's folder or the owner's home.
 ///
 /// Links are not resolved: the policy was approved for what stands in it, and the launcher refuses a path that leads
 /// through a link, which somebody may have put there since.

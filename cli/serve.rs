@@ -193,8 +193,13 @@ struct Here {
 }
 
 impl Projects for Here {
-    fn open(&self, policy: &Path) -> Result<(Arc<Policy>, PathBuf), String> {
-        let project = Project::open_with_file(Some(policy)).map_err(|failure| failure.told())?;
+    fn open(
+        &self,
+        policy: &Path,
+        project: Option<&Path>,
+    ) -> Result<(Arc<Policy>, PathBuf), String> {
+        let folder = project.or(policy.parent()).unwrap_or(Path::new("/"));
+        let project = Project::open_in(folder, policy).map_err(|failure| failure.told())?;
         Ok((project.policy, project.folder))
     }
 

@@ -9,6 +9,7 @@ mod cli;
 mod clients;
 mod credentials;
 mod demo;
+mod foresight;
 mod licences;
 mod limits;
 mod network;

@@ -51,10 +51,61 @@ fn an_approval_is_for_one_project() {
     world.policy(RULE);
     let other = world.path("elsewhere/valetkey.toml");
     std::fs::copy(world.path("project/valetkey.toml"), &other).unwrap();
-    let other = other.display().to_string();
-    world
-        .valetkey(&["run", "--policy", &other, "--", "true"])
-        .exited(77);
+    let run = |folder: &str| {
+        let mut command = world.command(&["run", "--", "true"]);
+        command.current_dir(world.path(folder));
+        world.finish(command, "")
+    };
+    run("elsewhere").exited(77);
+    run("project").passed();
+}
+
+#[test]
+fn a_policy_named_from_another_folder_is_for_the_project_one_stands_in() {
+    let world = World::new();
+    world.write_policy(RULE);
+    let text = "version = 1\n[[allow]]\nhost = \"more.example\"\n[sandbox]\nworkspace = { path = \".\", mode = \"read-write\" }\n";
+    std::fs::write(world.path("elsewhere/strict.toml"), text).unwrap();
+    let policy = world.path("elsewhere/strict.toml").display().to_string();
+    std::fs::create_dir(world.path("project/sub")).unwrap();
+    world.file("data.txt", "the data\n");
+    let here = |folder: &str, arguments: &[&str]| {
+        let mut command = world.command(arguments);
+        command.current_dir(world.path(folder));
+        world.finish(command, "")
+    };
+    let run = |folder: &str, line: &str| {
+        here(
+            folder,
+            &["run", "--policy", &policy, "--", "sh", "-c", line],
+        )
+    };
+    run("project/sub", "true").exited(77);
+    let checked = here("project", &["check", "--policy", &policy, "--json"]).passed();
+    let digest = checked.json()["digest"].as_str().unwrap().to_owned();
+    here(
+        "project",
+        &[
+            "policy", "approve", "--policy", &policy, "--digest", &digest,
+        ],
+    )
+    .passed();
+    // One project, wherever one stands in it: approved once, with the whole of it to work on.
+    let project = world.path("project").display().to_string();
+    run("project/sub", "pwd; cat ../data.txt; echo new > ../new.txt")
+        .passed()
+        .says(&format!("{project}/sub"))
+        .says("the data");
+    assert!(world.path("project/new.txt").exists());
+    // The policy's own folder is no part of it, and the project's own policy stays as it is.
+    run(
+        "project",
+        &format!("ls {}", world.path("elsewhere").display()),
+    )
+    .exited(2);
+    run("project", "echo >> valetkey.toml").exited(2);
+    // Where there is no project, the folder one stands in is one, and not approved.
+    run("logs", "true").exited(77);
 }
 
 #[test]
@@ -221,7 +272,7 @@ fn explain_shows_where_each_rule_stands() {
 
 #[test]
 fn init_writes_a_policy_that_is_valid() {
-    let world = World::new();
+    let mut world = World::new();
     world
         .valetkey(&[
             "policy",
@@ -232,6 +283,12 @@ fn init_writes_a_policy_that_is_valid() {
             "shop.example",
         ])
         .passed();
+    world
+        .valetkey(&["check"])
+        .exited(78)
+        .says("valid: ")
+        .says("valetkey secret add openai");
+    world.secret("openai", "provider = \"openai\"");
     world.valetkey(&["check"]).passed();
     world.valetkey(&["policy", "init"]).exited(78);
 }

@@ -47,7 +47,7 @@ fn the_owners_home_is_no_workspace_in_any_mode() {
         if mode == "none" {
             finished.passed().says_nothing_of("notes.txt");
         } else {
-            finished.exited(125).says("your home lies in it");
+            finished.exited(78).says("your home lies in it");
         }
     }
 }

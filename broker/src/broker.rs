@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use policies::{Digest, Host, Policy, Scheme};
+use policies::{Digest, Host, Policy, Rule, Scheme};
 use sdk::RunId;
 use sdk::api::RunInfo;
 use sdk::audit::{Event, EventKind};
@@ -86,6 +86,42 @@ impl Broker {
     /// If the policy is not approved, or asks for what the owner does not allow.
     pub async fn create_run(self: &Arc<Self>, spec: CreateRunSpec) -> Result<NewRun, Error> {
         create::create(self, spec).await
+    }
+
+    /// Every reason for which no run begins under this policy in this project, approval aside; none if one would begin.
+    ///
+    /// A run is created by the same answer. No secret's value is read.
+    ///
+    /// # Errors
+    /// If the owner's files or the state cannot be used.
+    pub fn foresee(&self, policy: &Policy, project: &Path) -> Result<Vec<Error>, Error> {
+        let project = approval::canonical(project)?;
+        create::foresee(self, policy, &project).map(|foreseen| foreseen.refusals)
+    }
+
+    /// Why the secret of a rule would not be released for a request that the rule allows; none if it would be.
+    ///
+    /// # Errors
+    /// If the owner's files or the state cannot be used.
+    pub fn foresee_release(
+        &self,
+        rule: &Rule,
+        secret: &str,
+        (scheme, host, port): (Scheme, &Host, u16),
+    ) -> Result<Option<Error>, Error> {
+        let bindings = self.secrets.bindings()?;
+        Ok(match bindings.get(secret) {
+            None => Some(Error::UnknownSecret {
+                secret: secret.to_owned(),
+                rule: rule.origin(),
+            }),
+            Some(binding) if binding.covers(scheme, host, port) => None,
+            Some(_) => Some(Error::OutsideBinding {
+                secret: secret.to_owned(),
+                rule: rule.origin(),
+                destination: format!("{scheme}://{}:{port}", host.uri()),
+            }),
+        })
     }
 
     /// A run that may do nothing, to ask whether that holds.

@@ -1,6 +1,6 @@
 //! How a run begins: approved, with frozen grants, on record, and only then with a token.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use sdk::audit::{Event, EventKind};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::freeze::{Bindings, Foreseen};
 use crate::run::CREATED;
 use crate::store::StoredRun;
 use crate::token::{AUDIENCE, Alias, Claims, RunToken};
@@ -63,13 +64,7 @@ fn prepare(broker: &Broker, spec: CreateRunSpec) -> Result<NewRun, Error> {
     let policy = spec.policy;
     let project = approval::canonical(&spec.project)?;
     broker.check_approval(&policy, &project, spec.approved.as_ref())?;
-    let names_secrets = policy.secrets().next().is_some();
-    let grants = if names_secrets {
-        freeze::grants(&policy, &broker.secrets.bindings()?, &project)?
-    } else {
-        // A mistake in `secrets.toml` does not stop a run that uses none.
-        Vec::new()
-    };
+    let grants = foresee(broker, &policy, &project)?.grants()?;
     let lifetime = lifetime(spec.ttl, policy.budget().ttl);
     let created = Timestamp::now();
     let expires = SignedDuration::try_from(lifetime)
@@ -128,6 +123,18 @@ fn prepare(broker: &Broker, spec: CreateRunSpec) -> Result<NewRun, Error> {
     Ok(NewRun { run, token, alias })
 }
 
+/// What the owner's side says to a run under this policy.
+pub(crate) fn foresee(broker: &Broker, policy: &Policy, project: &Path) -> Result<Foreseen, Error> {
+    let names_secrets = policy.rules().iter().any(|rule| rule.secret().is_some());
+    let bindings = if names_secrets {
+        broker.secrets.bindings()?
+    } else {
+        // A mistake in `secrets.toml` does not stop a run that uses none.
+        Bindings::new()
+    };
+    Ok(freeze::foresee(policy, &bindings, project))
+}
+
 /// Signs the token and keeps the run, with the key that signed for as long as the token may live.
 fn keep(broker: &Broker, stored: &StoredRun, claims: &Claims) -> Result<RunToken, Error> {
     let (token, kid) = broker.keyring.sign(claims)?;
@@ -156,8 +163,8 @@ async fn record(broker: &Broker, run: &Run) -> Result<(), Error> {
     Ok(())
 }
 
-/// The shortest of what was asked for and what the policy says, within bounds of our own.
-fn lifetime(asked: Option<Duration>, policy: Option<Duration>) -> Duration {
+/// How long a run lives: the shortest of what was asked for and what the policy says, within bounds of our own.
+pub fn lifetime(asked: Option<Duration>, policy: Option<Duration>) -> Duration {
     let least = [asked, policy].into_iter().flatten().min();
     least.unwrap_or(DEFAULT).clamp(SHORTEST, LONGEST)
 }

@@ -19,8 +19,13 @@ pub enum Error {
         digest: Digest,
     },
     /// The policy uses a secret that the owner does not have.
-    #[error("the policy uses secret `{0}`, which the owner does not have")]
-    UnknownSecret(String),
+    #[error("rule {rule} uses secret `{secret}`, which the owner does not have")]
+    UnknownSecret {
+        /// The secret.
+        secret: String,
+        /// Where the rule is.
+        rule: String,
+    },
     /// The policy uses a secret for one provider, and the owner has it for another one.
     #[error("rule {rule} uses secret `{secret}` for `{wanted}`, but it is for `{bound}`")]
     ProviderMismatch {
@@ -46,10 +51,12 @@ pub enum Error {
         destination: String,
     },
     /// The owner keeps a secret for other projects.
-    #[error("secret `{secret}` is not for the project `{}`", project.display())]
+    #[error("rule {rule} uses secret `{secret}`, which is not for the project `{}`", project.display())]
     NotForProject {
         /// The secret.
         secret: String,
+        /// Where the rule is.
+        rule: String,
         /// The project's folder.
         project: PathBuf,
     },
@@ -180,7 +187,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::NotApproved { .. } => ErrorKind::NotApproved,
-            Self::UnknownSecret(_)
+            Self::UnknownSecret { .. }
             | Self::ProviderMismatch { .. }
             | Self::OutsideBinding { .. }
             | Self::NotForProject { .. }
@@ -210,6 +217,51 @@ impl Error {
         }
     }
 
+    /// A stable name of what went wrong, for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotApproved { .. } => "policy-not-approved",
+            Self::UnknownSecret { .. } => "unknown-secret",
+            Self::ProviderMismatch { .. } => "provider-mismatch",
+            Self::OutsideBinding { .. } => "outside-binding",
+            Self::NotForProject { .. } => "not-for-project",
+            Self::SameVariable { .. } => "same-variable",
+            Self::Project { .. } => "project-unusable",
+            Self::UnknownRun(_) => "unknown-run",
+            Self::Owner(_) => "settings-invalid",
+            Self::Asked(_) => "not-possible",
+            Self::Secret { .. } => "secret-unusable",
+            Self::TwoBindings(_) => "two-bindings",
+            Self::OwnerFile { .. } | Self::OwnerFileUnreadable { .. } => "settings-unusable",
+            Self::State { .. } | Self::StateTooNew | Self::SealBroken | Self::Store(_) => {
+                "state-unusable"
+            }
+            Self::AuditSegment(_) | Self::AuditUnavailable(_) => "audit-unavailable",
+            Self::NoEntropy
+            | Self::Thread(_)
+            | Self::Clock(_)
+            | Self::KeyRetired
+            | Self::Certificate(_)
+            | Self::NoAuthority
+            | Self::Tripwire(_)
+            | Self::Token(_)
+            | Self::Json(_) => "internal",
+        }
+    }
+
+    /// The rule of the policy that has to be corrected, as its file and line.
+    pub fn place(&self) -> Option<(&str, usize)> {
+        let (Self::UnknownSecret { rule, .. }
+        | Self::ProviderMismatch { rule, .. }
+        | Self::OutsideBinding { rule, .. }
+        | Self::NotForProject { rule, .. }) = self
+        else {
+            return None;
+        };
+        let (file, line) = rule.rsplit_once(':')?;
+        Some((file, line.parse().ok()?))
+    }
+
     /// What to do about it, if that can be said.
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -217,8 +269,8 @@ impl Error {
                 "read it with `valetkey policy explain`, then say yes with `valetkey policy approve`"
                     .to_owned(),
             ),
-            Self::UnknownSecret(name) => Some(format!(
-                "the owner can add it with `valetkey secret add {name}`, or in `secrets.toml`"
+            Self::UnknownSecret { secret, .. } => Some(format!(
+                "the owner can add it with `valetkey secret add {secret}`, or in `secrets.toml`"
             )),
             Self::OutsideBinding { .. } | Self::ProviderMismatch { .. } => Some(
                 "no policy can widen this; the owner can, in `secrets.toml`".to_owned(),

@@ -1,6 +1,6 @@
 //! What a run may use: what its policy asks for, of what the owner allows. Decided once, when the run is created.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,68 +13,95 @@ use crate::{Error, Grant, random};
 /// The owner's bindings by name.
 pub(crate) type Bindings = BTreeMap<String, Arc<Binding>>;
 
-/// The grants of a new run.
-pub(crate) fn grants(
-    policy: &Policy,
-    bindings: &Bindings,
-    project: &Path,
-) -> Result<Vec<Grant>, Error> {
-    for rule in policy.rules() {
-        check(rule, bindings)?;
-    }
-    let grants = policy
-        .secrets()
-        .map(|name| {
-            let binding = bindings
-                .get(name)
-                .ok_or_else(|| Error::UnknownSecret(name.to_owned()))?;
-            if !binding.is_for(project) {
-                return Err(Error::NotForProject {
-                    secret: name.to_owned(),
-                    project: project.to_owned(),
-                });
-            }
-            let placeholder = placeholder(binding.placeholder.as_ref())?;
-            Ok(Grant::new(Arc::clone(binding), placeholder))
-        })
-        .collect::<Result<Vec<_>, Error>>()?;
-    check_variables(&grants)?;
-    Ok(grants)
+/// What the owner's side says to a policy: the bindings that a run would get, and every reason to refuse the run.
+pub(crate) struct Foreseen {
+    bindings: Vec<Arc<Binding>>,
+    /// Why no run begins; none if one would.
+    pub(crate) refusals: Vec<Error>,
 }
 
-/// Checks that no two secrets are read from one variable: a program would be given one of them, and nobody could say
-/// which.
-fn check_variables(grants: &[Grant]) -> Result<(), Error> {
-    let mut taken = BTreeMap::new();
-    for grant in grants {
-        for variable in grant.variables() {
-            let other = taken.insert(variable, grant.secret());
-            if let Some(other) = other.filter(|other| *other != grant.secret()) {
-                return Err(Error::SameVariable {
+impl Foreseen {
+    /// The grants of a new run; the first refusal if there is one.
+    pub(crate) fn grants(self) -> Result<Vec<Grant>, Error> {
+        if let Some(refusal) = self.refusals.into_iter().next() {
+            return Err(refusal);
+        }
+        self.bindings
+            .into_iter()
+            .map(|binding| {
+                let placeholder = placeholder(binding.placeholder.as_ref())?;
+                Ok(Grant::new(binding, placeholder))
+            })
+            .collect()
+    }
+}
+
+/// Compares what the policy asks for with what the owner allows.
+///
+/// Runs are created from the answer and `valetkey check` tells it, so the two cannot differ. No value is read.
+pub(crate) fn foresee(policy: &Policy, bindings: &Bindings, project: &Path) -> Foreseen {
+    let mut refusals = Vec::new();
+    let mut told = BTreeSet::new();
+    for rule in policy.rules() {
+        let Some(name) = rule.secret() else {
+            continue;
+        };
+        let Some(binding) = bindings.get(name) else {
+            if told.insert(name) {
+                refusals.push(Error::UnknownSecret {
+                    secret: name.to_owned(),
+                    rule: rule.origin(),
+                });
+            }
+            continue;
+        };
+        refusals.extend(outside(rule, binding));
+        if !binding.is_for(project) && told.insert(name) {
+            refusals.push(Error::NotForProject {
+                secret: name.to_owned(),
+                rule: rule.origin(),
+                project: project.to_owned(),
+            });
+        }
+    }
+    let granted: Vec<Arc<Binding>> = policy
+        .secrets()
+        .filter_map(|name| bindings.get(name).cloned())
+        .collect();
+    refusals.extend(shared_variables(&granted));
+    Foreseen {
+        bindings: granted,
+        refusals,
+    }
+}
+
+/// Secrets that are read from one variable: a program would be given one of them, and nobody could say which.
+fn shared_variables(bindings: &[Arc<Binding>]) -> Vec<Error> {
+    let (mut taken, mut found) = (BTreeMap::new(), Vec::new());
+    for binding in bindings {
+        for variable in &binding.variables {
+            let other: Option<&str> = taken.insert(variable, binding.name.as_str());
+            if let Some(other) = other.filter(|other| *other != binding.name) {
+                found.push(Error::SameVariable {
                     variable: variable.clone(),
                     one: other.to_owned(),
-                    other: grant.secret().to_owned(),
+                    other: binding.name.clone(),
                 });
             }
         }
     }
-    Ok(())
+    found
 }
 
-/// Checks that a rule sends its secret only where the owner lets it go. The same is asked again for each request; here
+/// Where a rule would send its secret and the owner does not let it go. The same is asked again for each request; here
 /// it is asked so that the policy's author hears of it before anything runs.
-fn check(rule: &Rule, bindings: &Bindings) -> Result<(), Error> {
-    let Some(name) = rule.secret() else {
-        return Ok(());
-    };
-    let binding = bindings
-        .get(name)
-        .ok_or_else(|| Error::UnknownSecret(name.to_owned()))?;
+fn outside(rule: &Rule, binding: &Binding) -> Option<Error> {
+    let name = &binding.name;
     if let (Some(wanted), Some(bound)) = (rule.provider(), &binding.provider)
         && wanted != bound
     {
-        return Err(Error::ProviderMismatch {
-            secret: name.to_owned(),
+        return Some(Error::ProviderMismatch {
+            secret: name.clone(),
             rule: rule.origin(),
             wanted: wanted.to_owned(),
             bound: bound.clone(),
@@ -83,15 +110,15 @@ fn check(rule: &Rule, bindings: &Bindings) -> Result<(), Error> {
     for host in rule.hosts() {
         for port in rule.ports() {
             if !binding.may_reach(host, *port) {
-                return Err(Error::OutsideBinding {
-                    secret: name.to_owned(),
+                return Some(Error::OutsideBinding {
+                    secret: name.clone(),
                     rule: rule.origin(),
                     destination: format!("{host}:{port}"),
                 });
             }
         }
     }
-    Ok(())
+    None
 }
 
 /// A random value of the secret's shape.
@@ -139,7 +166,7 @@ mod tests {
             .into_iter()
             .map(|binding| (binding.name.clone(), Arc::new(binding)))
             .collect();
-        grants(&policy, &bindings, Path::new("/home/owner/there"))
+        foresee(&policy, &bindings, Path::new("/home/owner/there")).grants()
     }
 
     #[test]
@@ -180,7 +207,7 @@ mod tests {
     #[test]
     fn a_secret_that_the_owner_does_not_have_is_named() {
         let error = frozen(r#"{"host": "api.example.com", "secret": "other"}"#).err();
-        assert!(matches!(error, Some(Error::UnknownSecret(name)) if name == "other"));
+        assert!(matches!(error, Some(Error::UnknownSecret { secret, .. }) if secret == "other"));
     }
 
     #[test]

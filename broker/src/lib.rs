@@ -41,7 +41,7 @@ pub use audit::{Audit, AuditUnavailable};
 pub use authority::Authority;
 pub use broker::Broker;
 pub use config::{Config, Upstream};
-pub use create::{CreateRunSpec, NewRun};
+pub use create::{CreateRunSpec, NewRun, lifetime};
 pub use credential::{Credential, CredentialError};
 pub use error::{Error, ErrorKind};
 pub use grant::Grant;

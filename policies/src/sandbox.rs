@@ -20,7 +20,7 @@ pub struct Sandbox {
 /// How the project's folder appears inside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workspace {
-    /// The folder, relative to the policy's own folder.
+    /// The folder, relative to the project's.
     pub path: String,
     /// What may be done with it.
     pub mode: WorkspaceMode,

@@ -160,7 +160,8 @@ impl World {
 
     /// The digest of the policy as it is now.
     pub(crate) fn digest(&self) -> String {
-        let checked = self.valetkey(&["check", "--json"]).passed();
+        // It is told of policies too that cannot run here.
+        let checked = self.valetkey(&["check", "--json"]);
         checked.json()["digest"]
             .as_str()
             .expect("a digest")

@@ -24,11 +24,13 @@ mod tests;
 
 /// What the broker cannot know: policy files, and where the proxy is.
 pub trait Projects: Send + Sync + 'static {
-    /// Reads the policy file at a path: the effective policy and the project's folder.
+    /// Reads the policy file at a path: the effective policy and the project's folder, which is the file's own where
+    /// none is named.
     ///
     /// # Errors
     /// What is wrong, where, and what to do, for the caller to read.
-    fn open(&self, policy: &Path) -> Result<(Arc<Policy>, PathBuf), String>;
+    fn open(&self, policy: &Path, project: Option<&Path>)
+    -> Result<(Arc<Policy>, PathBuf), String>;
 
     /// How a sandbox uses a run that was just created.
     ///

@@ -1,6 +1,6 @@
 //! What the control API can be asked.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,8 +103,12 @@ async fn create_run(
         // Relative to what? The caller's folder is not ours.
         return Err(wrong("`policy` is a path that begins with `/`".to_owned()));
     }
+    let folder = asked.project.map(PathBuf::from);
+    if folder.as_ref().is_some_and(|folder| !folder.is_absolute()) {
+        return Err(wrong("`project` is a path that begins with `/`".to_owned()));
+    }
     let projects = Arc::clone(&api.projects);
-    let (policy, project) = blocking(move || Ok(projects.open(&path)))
+    let (policy, project) = blocking(move || Ok(projects.open(&path, folder.as_deref())))
         .await?
         .map_err(wrong)?;
     if let Some(expected) = expected

@@ -15,7 +15,7 @@ use super::*;
 struct Here(PathBuf);
 
 impl Projects for Here {
-    fn open(&self, policy: &Path) -> Result<(Arc<Policy>, PathBuf), String> {
+    fn open(&self, policy: &Path, _: Option<&Path>) -> Result<(Arc<Policy>, PathBuf), String> {
         if policy.ends_with("valetkey.toml") {
             Ok((Arc::new(Policy::default_for_no_file()), self.0.clone()))
         } else {

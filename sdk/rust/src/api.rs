@@ -10,8 +10,12 @@ use crate::RunId;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CreateRun {
-    /// The path of the project's policy file, on the machine of the broker.
+    /// The path of the policy file, on the machine of the broker.
     pub policy: String,
+    /// The project's folder on that machine, which approvals and the owner's `projects` are about; without it, the
+    /// folder of the policy file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
     /// How long the token lives at most, such as `"15m"`. The policy's own `ttl` is never exceeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<String>,

@@ -28,7 +28,7 @@ pub(crate) struct Folders {
     /// The folder for runs, approvals and the audit log [default: ~/.local/state/valetkey]
     #[arg(long, global = true, env = "VALETKEY_STATE_DIR", value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Print JSON for programs instead of text for people
+    /// Print JSON for programs instead of text for people; what goes wrong, too, as {"error": {"code", "message", "hint", …}}
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }

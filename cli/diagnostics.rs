@@ -26,6 +26,8 @@ pub(crate) fn begin() {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        // It would tell them by panicking, where standard error is closed.
+        .log_internal_errors(false)
         .without_time()
         .with_target(false)
         .compact()

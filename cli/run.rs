@@ -46,11 +46,19 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
     if let Err(error) = engine.broker.save_report(&report) {
         say(format_args!("note: the report could not be kept: {error}"));
     }
+    let changes = kept_changes(&folders.run(run.id()));
     if json {
+        // The report is the last line, also where the sandbox could not be built.
+        if let Err(failure) = &finished {
+            output::failure(failure, json);
+        }
         output::json(&report);
     }
-    let changes = kept_changes(&folders.run(run.id()));
-    let finished = finished?;
+    let finished = match finished {
+        Ok(finished) => finished,
+        Err(failure) if json => return Ok(failure.code()),
+        Err(failure) => return Err(failure),
+    };
     if !asked.quiet && !json {
         summary::after_run(&report, &finished, &project, changes.as_deref());
     }

@@ -14,6 +14,7 @@ mod licences;
 mod limits;
 mod network;
 mod policy;
+mod programs;
 mod promises;
 mod reads;
 mod searching;

@@ -4,13 +4,14 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use policies::{HostPattern, catalogue};
+use policies::reader::nearest;
+use policies::{Host, HostPattern, catalogue, presets};
 
 use crate::failure::Failure;
 use crate::folders::Folders;
 use crate::output::{self, data, sanitised};
 use crate::project::{FILE_NAME, Project};
-use crate::{approval, args};
+use crate::{approval, args, project};
 
 /// Does what was asked about a policy.
 pub(crate) fn policy(asked: args::Policy, folders: &Folders, json: bool) -> Result<u8, Failure> {
@@ -46,12 +47,15 @@ fn explain(file: Option<&Path>, json: bool) -> Result<u8, Failure> {
 }
 
 fn init(allow: &[String], json: bool) -> Result<u8, Failure> {
-    let mut text = BEGINNING.to_owned();
-    let mut secrets = Vec::new();
-    for wanted in allow {
-        text.push_str(&rule(wanted, &mut secrets)?);
-    }
-    text.push_str(ENDING);
+    let wanted: Vec<Wanted<'_>> = allow
+        .iter()
+        .map(|text| Wanted::read(text))
+        .collect::<Result<_, _>>()?;
+    let text = text(&wanted);
+    let secrets: Vec<&str> = wanted.iter().filter_map(Wanted::secret).collect();
+    let here = std::env::current_dir()
+        .map_err(|error| Failure::ours("cannot tell which folder this is").because(error))?;
+    project::check_text(&text, &here.join(FILE_NAME), &here)?;
     let file = Path::new(FILE_NAME);
     fs::OpenOptions::new()
         .write(true)
@@ -81,28 +85,85 @@ fn init(allow: &[String], json: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The rule for a provider of the catalogue, or for a host.
-fn rule(wanted: &str, secrets: &mut Vec<String>) -> Result<String, Failure> {
-    if catalogue::provider(wanted).is_some() {
-        secrets.push(wanted.to_owned());
-        return Ok(format!(
-            "\n[[allow]]\nuse = \"{wanted}\"\nsecret = \"{wanted}\"\n"
-        ));
+/// What somebody wants to allow.
+enum Wanted<'a> {
+    /// A provider of the catalogue, with the secret of the same name.
+    Provider(&'a str),
+    /// A preset.
+    Preset(&'a str),
+    /// Reading from a host.
+    Host(HostPattern),
+}
+
+impl<'a> Wanted<'a> {
+    fn read(text: &'a str) -> Result<Self, Failure> {
+        let preset = text.strip_prefix("preset:").unwrap_or(text);
+        if catalogue::provider(text).is_some() {
+            return Ok(Self::Provider(text));
+        }
+        if presets::names().any(|name| name == preset) {
+            return Ok(Self::Preset(preset));
+        }
+        match HostPattern::parse(text) {
+            Ok(pattern) if is_qualified(&pattern) => Ok(Self::Host(pattern)),
+            // A name without a dot is a slip in another name far more often than a host.
+            Ok(_) => Err(Self::unknown(text)),
+            Err(error) => Err(Self::unknown(text).because(error)),
+        }
     }
-    HostPattern::parse(wanted).map_err(|error| {
-        let known: Vec<&str> = catalogue::providers()
+
+    fn unknown(text: &str) -> Failure {
+        let known = catalogue::providers()
             .map(|provider| provider.id.as_str())
-            .collect();
+            .chain(presets::names());
+        let hint = match nearest(text, known) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "write a host with its domain, such as `api.example.com`; \
+                     `valetkey providers list` lists the providers"
+                .to_owned(),
+        };
         Failure::bad_policy(format!(
-            "`{}` is neither a provider of the catalogue nor a host",
-            sanitised(wanted)
+            "`{}` is neither a provider, nor a preset, nor a host with its domain",
+            sanitised(text)
         ))
-        .because(error)
-        .hint(format!("the providers are {}", known.join(", ")))
-    })?;
-    Ok(format!(
-        "\n[[allow]]\nhost = \"{wanted}\"\nmethods = [\"GET\", \"HEAD\"]\n"
-    ))
+        .named("unknown-host")
+        .hint(hint)
+    }
+
+    fn secret(&self) -> Option<&'a str> {
+        match self {
+            Self::Provider(id) => Some(id),
+            Self::Preset(_) | Self::Host(_) => None,
+        }
+    }
+}
+
+fn is_qualified(pattern: &HostPattern) -> bool {
+    match pattern {
+        HostPattern::Exact(Host::Name(name)) => name.as_str().contains('.'),
+        HostPattern::Exact(Host::V4(_) | Host::V6(_)) | HostPattern::Below(_) => true,
+    }
+}
+
+/// The text of a first policy.
+fn text(wanted: &[Wanted<'_>]) -> String {
+    let (mut extends, mut rules) = (Vec::new(), String::new());
+    for one in wanted {
+        match one {
+            Wanted::Provider(id) => {
+                rules.push_str(&format!("\n[[allow]]\nuse = \"{id}\"\nsecret = \"{id}\"\n"))
+            }
+            Wanted::Preset(name) => extends.push(format!("\"preset:{name}\"")),
+            Wanted::Host(host) => rules.push_str(&format!(
+                "\n[[allow]]\nhost = \"{host}\"\nmethods = [\"GET\", \"HEAD\"]\n"
+            )),
+        }
+    }
+    let extends = match extends.as_slice() {
+        [] => String::new(),
+        names => format!("extends = [{}]\n", names.join(", ")),
+    };
+    format!("{BEGINNING}{extends}{rules}{ENDING}")
 }
 
 const BEGINNING: &str = "\

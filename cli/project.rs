@@ -118,6 +118,15 @@ fn load(file: &Path, project: &Path) -> Result<Policy, Failure> {
         .and_then(|name| name.to_str())
         .unwrap_or(FILE_NAME);
     let text = read(file).map_err(Failure::bad_policy)?;
+    load_text(name, text, file, project)
+}
+
+/// Checks the text of a policy before it is written to `file`.
+pub(crate) fn check_text(text: &str, file: &Path, project: &Path) -> Result<(), Failure> {
+    load_text(FILE_NAME, text.to_owned(), file, project).map(|_| ())
+}
+
+fn load_text(name: &str, text: String, file: &Path, project: &Path) -> Result<Policy, Failure> {
     let root = Document {
         name: name.to_owned(),
         text,

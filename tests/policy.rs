@@ -294,6 +294,25 @@ fn init_writes_a_policy_that_is_valid() {
 }
 
 #[test]
+fn init_writes_no_rule_for_a_slip_of_the_pen() {
+    let world = World::new();
+    let init = |wanted: &str| world.valetkey(&["policy", "init", "--allow", wanted]);
+    for (wanted, hint) in [
+        ("opnai", "did you mean `openai`?"),
+        ("github-raed", "did you mean `github-read`?"),
+        ("localhost", "with its domain"),
+        ("no host", "with its domain"),
+        ("*.com", "public suffix"),
+    ] {
+        init(wanted).exited(78).says(hint);
+        assert!(!world.path("project/valetkey.toml").exists(), "{wanted}");
+    }
+    init("github-read").passed();
+    let check = ["check", "GET https://api.github.com/repos/a/b"];
+    world.valetkey(&check).passed();
+}
+
+#[test]
 fn fail_on_deny_turns_a_refusal_into_3() {
     let world = World::new();
     world.policy(RULE);

@@ -154,8 +154,8 @@ pub(crate) enum Policy {
     Schema,
     /// Write a first valetkey.toml into this folder
     Init {
-        /// Allow this host, or this provider of the catalogue. May be repeated
-        #[arg(long, value_name = "HOST|PROVIDER")]
+        /// Allow reading from this host, or this provider of the catalogue, or what this preset allows. May be repeated
+        #[arg(long, value_name = "HOST|PROVIDER|PRESET")]
         allow: Vec<String>,
     },
 }
@@ -175,6 +175,9 @@ pub(crate) enum Secret {
         /// How it is attached: bearer, header:NAME, basic:USER, query:NAME, cookie:NAME or path:TEMPLATE
         #[arg(long, value_name = "HOW", default_value = "bearer")]
         inject: String,
+        /// Put it in the place of one of the same name; without this, nothing is changed then
+        #[arg(long)]
+        replace: bool,
     },
     /// List the secrets: names, sources and hosts, never values
     List,
@@ -183,11 +186,14 @@ pub(crate) enum Secret {
         /// Your name for it
         name: String,
     },
-    /// Seal the keys of a .env file that the catalogue knows
+    /// Seal the keys of a .env file that the catalogue knows: all of them, or none
     Import {
         /// The file
         #[arg(value_hint = ValueHint::FilePath)]
         file: PathBuf,
+        /// Put them in the place of those of the same names; without this, nothing is changed then
+        #[arg(long)]
+        replace: bool,
     },
     /// Read a secret from its source and say whether that works, without showing it
     Test {

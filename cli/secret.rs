@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use broker::{Broker, NewSecret};
+use broker::{Broker, Existing, NewSecret};
 use policies::Slot;
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -26,6 +26,7 @@ pub(crate) fn secret(asked: args::Secret, folders: &Folders, as_json: bool) -> R
             provider,
             host,
             inject,
+            replace,
         } => {
             let slot = if provider.is_some() {
                 None
@@ -40,12 +41,15 @@ pub(crate) fn secret(asked: args::Secret, folders: &Folders, as_json: bool) -> R
                     hosts: host,
                     slot,
                 },
+                existing(replace),
                 as_json,
             )
         }
         args::Secret::List => list(&broker, as_json),
         args::Secret::Remove { name } => remove(&broker, &name, as_json),
-        args::Secret::Import { file } => import(&broker, &file, as_json),
+        args::Secret::Import { file, replace } => {
+            import(&broker, &file, existing(replace), as_json)
+        }
         args::Secret::Test { name } => {
             runtime
                 .block_on(broker.secrets().test(&name))
@@ -60,21 +64,45 @@ pub(crate) fn secret(asked: args::Secret, folders: &Folders, as_json: bool) -> R
     }
 }
 
-fn add(broker: &Broker, name: &str, new: NewSecret, as_json: bool) -> Result<u8, Failure> {
+fn existing(replace: bool) -> Existing {
+    match replace {
+        true => Existing::Replace,
+        false => Existing::Keep,
+    }
+}
+
+fn add(
+    broker: &Broker,
+    name: &str,
+    new: NewSecret,
+    existing: Existing,
+    as_json: bool,
+) -> Result<u8, Failure> {
     let value = read_value(name)?;
-    let warnings = broker
+    let added = broker
         .secrets()
-        .add(name, &new, value)
+        .add(name, &new, value, existing)
         .map_err(engine::broker_failure)?;
+    if as_json {
+        output::json(&json!({
+            "added": name,
+            "replaced": added.replaced,
+            "warnings": added.warnings,
+        }));
+        return Ok(0);
+    }
+    warn(&added.warnings);
+    data(format_args!("sealed `{name}`"));
+    if added.replaced {
+        data("it replaced the one of the same name");
+    }
+    Ok(0)
+}
+
+fn warn(warnings: &[String]) {
     for warning in warnings {
         say(format_args!("warning: {warning}"));
     }
-    if as_json {
-        output::json(&json!({"added": name}));
-    } else {
-        data(format_args!("sealed `{name}`"));
-    }
-    Ok(0)
 }
 
 /// The value, from the terminal without showing it, or from standard input.
@@ -156,23 +184,35 @@ fn remove(broker: &Broker, name: &str, as_json: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn import(broker: &Broker, file: &Path, as_json: bool) -> Result<u8, Failure> {
+fn import(broker: &Broker, file: &Path, existing: Existing, as_json: bool) -> Result<u8, Failure> {
     let text = Zeroizing::new(fs::read_to_string(file).map_err(|error| {
         Failure::ours(format!("cannot read `{}`", file.display())).because(error)
     })?);
     let imported = broker
         .secrets()
-        .import(&text)
+        .import(&text, existing)
         .map_err(engine::broker_failure)?;
     if as_json {
-        output::json(&json!({"imported": imported.names, "left": imported.left}));
+        output::json(&json!({
+            "imported": imported.names,
+            "replaced": imported.replaced,
+            "left": imported.left,
+            "warnings": imported.warnings,
+        }));
         return Ok(0);
     }
+    warn(&imported.warnings);
     data(format_args!(
         "sealed {}: {}",
         count(imported.names.len() as u64, "secret"),
         imported.names.join(", ")
     ));
+    if !imported.replaced.is_empty() {
+        data(format_args!(
+            "replaced what was kept before: {}",
+            imported.replaced.join(", ")
+        ));
+    }
     if !imported.left.is_empty() {
         data(format_args!(
             "left alone, because no provider of the catalogue uses them: {}",

@@ -154,6 +154,32 @@ fn a_dotenv_file_is_imported() {
 }
 
 #[test]
+fn a_secret_is_replaced_only_when_asked_and_that_is_told() {
+    let mut world = World::new();
+    let (long, short) = (world.plant("imported"), "sk-short");
+    let file = world.path("config/keys/dotenv");
+    let import = |value: &str, more: &[&str]| {
+        std::fs::write(&file, format!("OPENAI_API_KEY={value}\n")).unwrap();
+        let file = file.display().to_string();
+        world.valetkey(&[&["secret", "import", &file], more].concat())
+    };
+    import(&long, &[]).passed().says_nothing_of("replaced");
+    let refused = import(short, &[]).exited(78);
+    refused.says("`openai`").says("--replace");
+    let told = import(short, &["--replace"]).passed();
+    told.says("replaced what was kept before: openai")
+        .says("warning: `openai` has only");
+    let told = import(&long, &["--replace", "--json"]).passed().json();
+    assert_eq!(told["replaced"][0], "openai");
+    let add = |more: &[&str]| {
+        let words = ["secret", "add", "openai", "--provider", "openai"];
+        world.finish(world.command(&[&words, more].concat()), "sk-short")
+    };
+    add(&[]).exited(78).says("`openai`").says("--replace");
+    add(&["--replace"]).passed().says("replaced");
+}
+
+#[test]
 fn runs_are_listed_shown_and_revoked() {
     let mut world = World::new();
     world.origin("shop.example", greeting());

@@ -99,6 +99,9 @@ pub enum Error {
     /// A secret is in `secrets.toml` and in our store.
     #[error("secret `{0}` is both in `secrets.toml` and in the store; remove one of them")]
     TwoBindings(String),
+    /// Secrets of these names are kept already, and nobody said to replace them.
+    #[error("{} kept already, and nothing was changed: `{}`", if .0.len() == 1 { "a secret of this name is" } else { "secrets of these names are" }, .0.join("`, `"))]
+    SecretExists(Vec<String>),
     /// A file of the owner's could have been made by somebody else.
     #[error("`{}` is not used: {why}", path.display())]
     OwnerFile {
@@ -196,6 +199,7 @@ impl Error {
             | Self::Asked(_)
             | Self::Secret { .. }
             | Self::TwoBindings(_)
+            | Self::SecretExists(_)
             | Self::OwnerFile { .. }
             | Self::OwnerFileUnreadable { .. } => ErrorKind::Wrong,
             Self::Project { .. } | Self::UnknownRun(_) => ErrorKind::NotFound,
@@ -232,6 +236,7 @@ impl Error {
             Self::Asked(_) => "not-possible",
             Self::Secret { .. } => "secret-unusable",
             Self::TwoBindings(_) => "two-bindings",
+            Self::SecretExists(_) => "secret-exists",
             Self::OwnerFile { .. } | Self::OwnerFileUnreadable { .. } => "settings-unusable",
             Self::State { .. } | Self::StateTooNew | Self::SealBroken | Self::Store(_) => {
                 "state-unusable"
@@ -277,6 +282,9 @@ impl Error {
             ),
             Self::NotForProject { .. } => {
                 Some("the owner can add the folder to `projects` in `secrets.toml`".to_owned())
+            }
+            Self::SecretExists(_) => {
+                Some("give --replace to put the new value in the place of the old one".to_owned())
             }
             Self::SameVariable { other, variable, .. } => Some(format!(
                 "give `{other}` other ones in `secrets.toml`, such as `variables = [\"OTHER_{variable}\"]`"

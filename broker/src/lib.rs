@@ -47,7 +47,7 @@ pub use error::{Error, ErrorKind};
 pub use grant::Grant;
 pub use probe::Probe;
 pub use run::Run;
-pub use secrets::{Imported, NewSecret, Secrets};
+pub use secrets::{Added, Existing, Imported, NewSecret, Secrets};
 pub use settings::{Durability, Settings};
 pub use token::{Alias, RunToken, TokenError};
 pub use tripwire::{Found, Tripwire};

@@ -36,11 +36,31 @@ pub struct NewSecret {
     pub slot: Option<Slot>,
 }
 
+/// What becomes of a secret of the same name that is kept already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It stays, and nothing is kept of what was to be.
+    Keep,
+    /// It is replaced.
+    Replace,
+}
+
+/// What became of a secret that was added.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Added {
+    /// Whether one of the same name was replaced.
+    pub replaced: bool,
+    /// What the owner should know about it.
+    pub warnings: Vec<String>,
+}
+
 /// What became of a `.env` file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// The names of the secrets that are kept now.
     pub names: Vec<String>,
+    /// Those of them that were kept before, with another value.
+    pub replaced: Vec<String>,
     /// The variables that no provider of the catalogue reads; they were left alone.
     pub left: Vec<String>,
     /// What the owner should know about those that are kept.
@@ -70,35 +90,50 @@ impl Secrets {
         Ok(self.bindings()?.values().map(info).collect())
     }
 
-    /// Seals a secret into the store. Returns what the owner should know about it.
+    /// Seals a secret into the store.
     ///
     /// Where `secrets.toml` names the secret with `source = { store = true }`, only the value is kept here.
     ///
     /// # Errors
-    /// If the name, the binding or the value cannot be.
+    /// If the name, the binding or the value cannot be, or the name is kept already and shall stay.
     pub fn add(
         &self,
         name: &str,
         new: &NewSecret,
         value: Zeroizing<String>,
-    ) -> Result<Vec<String>, Error> {
+        existing: Existing,
+    ) -> Result<Added, Error> {
+        let warnings = check_value(name, &value)?;
+        let secret = self.to_keep(name, new, &self.in_file()?)?;
+        let replaced = self
+            .store
+            .put_secrets(&[(secret, value)], existing, now())?;
+        Ok(Added {
+            replaced: !replaced.is_empty(),
+            warnings,
+        })
+    }
+
+    /// A secret as the store keeps it, checked.
+    fn to_keep(
+        &self,
+        name: &str,
+        new: &NewSecret,
+        in_file: &Bindings,
+    ) -> Result<StoredSecret, Error> {
         if let Some(why) = owner::check_name(name) {
             return Err(Error::Asked(why.to_owned()));
         }
-        let warnings = check_value(name, &value)?;
-        let in_file = self.in_file()?.remove(name);
         let is_bare = new == &NewSecret::default();
-        let binding = match in_file {
+        let binding = match in_file.get(name) {
             Some(binding) if binding.source == Source::Store(name.to_owned()) && is_bare => None,
             Some(_) => return Err(Error::TwoBindings(name.to_owned())),
             None => Some(self.binding_text(name, new)?),
         };
-        let secret = StoredSecret {
+        Ok(StoredSecret {
             name: name.to_owned(),
             binding,
-        };
-        self.store.put_secret(&secret, value.as_bytes(), now())?;
-        Ok(warnings)
+        })
     }
 
     /// Removes a secret from the store.
@@ -116,38 +151,49 @@ impl Secrets {
         }))
     }
 
-    /// Seals those variables of a `.env` file that a provider of the catalogue reads.
+    /// Seals those variables of a `.env` file that a provider of the catalogue reads: all of them or none.
     ///
     /// # Errors
-    /// If the text is no `.env` file, or a value cannot be used. Then nothing is kept.
-    pub fn import(&self, text: &str) -> Result<Imported, Error> {
+    /// If the text is no `.env` file, a value cannot be used, two values are one provider's, or a name is kept already
+    /// and shall stay. Then nothing is kept.
+    pub fn import(&self, text: &str, existing: Existing) -> Result<Imported, Error> {
+        let in_file = self.in_file()?;
         let variables = dotenv::parse(text)
             .map_err(|line| Error::Asked(format!("line {line} is no `NAME=value`")))?;
         let mut imported = Imported::default();
-        let mut chosen = Vec::new();
+        let mut chosen: Vec<(StoredSecret, Zeroizing<String>)> = Vec::new();
         for variable in variables {
             let provider = catalogue::providers()
                 .find(|provider| provider.env.contains(&variable.name))
                 .filter(|provider| !provider.hosts.is_empty());
             match provider {
                 Some(provider) if !variable.value.is_empty() => {
-                    imported
-                        .warnings
-                        .extend(check_value(&provider.id, &variable.value)?);
-                    chosen.push((provider, variable));
+                    let name = &provider.id;
+                    match chosen.iter().find(|(secret, _)| secret.name == *name) {
+                        Some((_, value)) if *value == variable.value => continue,
+                        // Which one is meant cannot be known.
+                        Some(_) => {
+                            return Err(Error::Asked(format!(
+                                "the file has two keys of `{name}`, the second in `{}`",
+                                variable.name
+                            )));
+                        }
+                        None => {}
+                    }
+                    let new = NewSecret {
+                        provider: Some(name.clone()),
+                        ..NewSecret::default()
+                    };
+                    let secret = self.to_keep(name, &new, &in_file)?;
+                    let warnings = check_value(name, &variable.value)?;
+                    imported.warnings.extend(warnings);
+                    imported.names.push(name.clone());
+                    chosen.push((secret, variable.value));
                 }
                 Some(_) | None => imported.left.push(variable.name),
             }
         }
-        for (provider, variable) in chosen {
-            let new = NewSecret {
-                provider: Some(provider.id.clone()),
-                ..NewSecret::default()
-            };
-            self.add(&provider.id, &new, variable.value)?;
-            imported.names.push(provider.id.clone());
-        }
-        imported.names.dedup();
+        imported.replaced = self.store.put_secrets(&chosen, existing, now())?;
         Ok(imported)
     }
 

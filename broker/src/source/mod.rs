@@ -125,7 +125,7 @@ mod tests {
             name: "kept".to_owned(),
             binding: None,
         };
-        store.put_secret(&secret, b"test-secret-kept", 1).unwrap();
+        store.put_secret(&secret, "test-secret-kept", 1).unwrap();
         let credential = source.read(&store).await?;
         Ok(credential.danger_expose().to_owned())
     }

@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, params};
 use zeroize::Zeroizing;
 
-use crate::Error;
+use crate::{Error, Existing};
 
 use super::Store;
 
@@ -16,24 +16,57 @@ pub(crate) struct StoredSecret {
 }
 
 impl Store {
-    /// Keeps a secret; one of the same name is replaced.
+    /// Keeps secrets, all of them or none. Returns the names that were kept before and are replaced.
+    ///
+    /// # Errors
+    /// If names are kept already and `existing` says to leave them; all of them are named.
+    pub(crate) fn put_secrets(
+        &self,
+        secrets: &[(StoredSecret, Zeroizing<String>)],
+        existing: Existing,
+        now: i64,
+    ) -> Result<Vec<String>, Error> {
+        let sealed = secrets
+            .iter()
+            .map(|(secret, value)| self.key.seal(&sealed_as(&secret.name), value.as_bytes()))
+            .collect::<Result<Vec<_>, _>>()?;
+        self.write(|transaction| {
+            let mut kept = Vec::new();
+            for (secret, _) in secrets {
+                let sql = "SELECT 1 FROM secrets WHERE name = ?1";
+                let found = transaction.query_row(sql, [&secret.name], |_| Ok(()));
+                if found.optional().map_err(Error::Store)?.is_some() {
+                    kept.push(secret.name.clone());
+                }
+            }
+            match existing {
+                Existing::Keep if !kept.is_empty() => return Err(Error::SecretExists(kept)),
+                Existing::Keep | Existing::Replace => {}
+            }
+            for ((secret, _), sealed) in secrets.iter().zip(&sealed) {
+                transaction
+                    .execute(
+                        "INSERT INTO secrets (name, sealed, binding, created) VALUES (?1, ?2, ?3, ?4)
+                         ON CONFLICT (name) DO UPDATE SET sealed = ?2, binding = ?3, created = ?4",
+                        params![secret.name, sealed, secret.binding, now],
+                    )
+                    .map_err(Error::Store)?;
+            }
+            Ok(kept)
+        })
+    }
+
+    /// Keeps one secret that is new.
+    #[cfg(test)]
     pub(crate) fn put_secret(
         &self,
         secret: &StoredSecret,
-        value: &[u8],
+        value: &str,
         now: i64,
     ) -> Result<(), Error> {
-        let sealed = self.key.seal(&sealed_as(&secret.name), value)?;
-        self.write(|transaction| {
-            transaction
-                .execute(
-                    "INSERT INTO secrets (name, sealed, binding, created) VALUES (?1, ?2, ?3, ?4)
-                     ON CONFLICT (name) DO UPDATE SET sealed = ?2, binding = ?3, created = ?4",
-                    params![secret.name, sealed, secret.binding, now],
-                )
-                .map_err(Error::Store)?;
-            Ok(())
-        })
+        let value = Zeroizing::new(value.to_owned());
+        self.put_secrets(&[(secret.clone(), value)], Existing::Keep, now)
+            .map(|_| ())
     }
 
     /// Removes a secret. Whether it was there.

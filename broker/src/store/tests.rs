@@ -49,7 +49,7 @@ fn a_kept_secret_opens_in_another_process_and_not_after_it_was_removed() {
         binding: None,
     };
     let store = fixture.store();
-    store.put_secret(&secret, b"test-secret-openai", 1).unwrap();
+    store.put_secret(&secret, "test-secret-openai", 1).unwrap();
     let value = fixture.store().secret_value("openai").unwrap().unwrap();
     assert_eq!(&value[..], b"test-secret-openai");
     assert!(store.remove_secret("openai").unwrap());

@@ -61,7 +61,10 @@ impl World {
             provider: None,
         };
         let value = Zeroizing::new(format!("test-secret-{name}-0123456789"));
-        broker.secrets().add(name, &new, value).unwrap();
+        broker
+            .secrets()
+            .add(name, &new, value, crate::Existing::Keep)
+            .unwrap();
     }
 }
 

@@ -98,6 +98,15 @@ async fn until_told(
     let cannot = |error| Failure::ours("cannot listen for signals").because(error);
     let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+    // Before any door is served: a token of theirs must not be refused.
+    let resumed = engine.broker.resume_runs().await;
+    let resumed = resumed.map_err(engine::broker_failure)?;
+    if !resumed.is_empty() {
+        let runs = output::count(resumed.len() as u64, "run");
+        say(format_args!(
+            "note: {runs} of the server before this one go on"
+        ));
+    }
     let shutdown = CancellationToken::new();
     let mut serving = JoinSet::new();
     for listener in doors.listeners {
@@ -114,6 +123,7 @@ async fn until_told(
         unix(socket, OWNER_ONLY)?,
         Arc::clone(&engine.broker),
         projects,
+        resumed,
         shutdown.clone(),
     );
     serving.spawn(api);
@@ -127,13 +137,16 @@ async fn until_told(
         say(format_args!("control  {}", socket.display()));
         say("create a run with `valetkey runs create`; end this with Ctrl-C");
     }
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    let is_over = tokio::select! {
+        _ = interrupt.recv() => true,
+        // What restarts services sends this: the runs are left to the server that follows.
+        _ = terminate.recv() => false,
+    };
     shutdown.cancel();
     while serving.join_next().await.is_some() {}
-    engine.broker.end_all().map_err(engine::broker_failure)?;
+    if is_over {
+        engine.broker.end_all().map_err(engine::broker_failure)?;
+    }
     engine
         .broker
         .audit()

@@ -17,6 +17,7 @@ mod policy;
 mod programs;
 mod promises;
 mod reads;
+mod restart;
 mod searching;
 mod signals;
 mod stand_ins;

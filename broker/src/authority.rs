@@ -1,4 +1,4 @@
-//! The certificate authority of one run, which lives in memory and dies with the run.
+//! The certificate authority of one run, which dies with the run.
 
 use std::time::Duration;
 
@@ -9,13 +9,16 @@ use rcgen::{
     Issuer, KeyPair, KeyUsagePurpose, SanType, SerialNumber,
 };
 use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use sdk::RunId;
+use zeroize::Zeroizing;
 
 use crate::{Error, random};
 
 /// The certificate authority of one run.
 ///
-/// Its key is made in memory and never leaves it. It signs names for this run only.
+/// Its key is made in memory. It leaves it for one purpose: to be sealed, so that a served run survives its process. It signs
+/// names for this run only.
 pub struct Authority {
     /// None for a run that never meets TLS.
     issuer: Option<Issuer<'static, KeyPair>>,
@@ -27,11 +30,7 @@ impl Authority {
     /// Makes the authority of a run.
     pub(crate) fn new(run: &RunId, now: Timestamp, lifetime: Duration) -> Result<Self, Error> {
         let key = KeyPair::generate().map_err(Error::Certificate)?;
-        let mut params = CertificateParams::default();
-        params.distinguished_name = name(&format!("Valetkey {run}"));
-        // It signs leaves only, and says what for; OpenSSL's strict mode wants both extensions.
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let mut params = authority_params(run);
         let lifetime = SignedDuration::try_from(lifetime).unwrap_or(SignedDuration::MAX);
         set_validity(&mut params, now, lifetime.saturating_add(DAY))?;
         let certificate = params.self_signed(&key).map_err(Error::Certificate)?;
@@ -40,6 +39,24 @@ impl Authority {
             der: certificate.der().clone(),
             issuer: Some(Issuer::new(params, key)),
         })
+    }
+
+    /// The authority that a run had before, from its key (PKCS #8) and its certificate.
+    pub(crate) fn again(run: &RunId, key: &[u8], pem: &str) -> Result<Self, Error> {
+        let key = KeyPair::try_from(key).map_err(Error::Certificate)?;
+        let der = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|_| Error::SealBroken)?;
+        Ok(Self {
+            pem: pem.to_owned(),
+            der,
+            // A leaf names its issuer and the issuer's key; both follow from these.
+            issuer: Some(Issuer::new(authority_params(run), key)),
+        })
+    }
+
+    /// The authority's key (PKCS #8), to be sealed.
+    pub(crate) fn danger_expose_key(&self) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let issuer = self.issuer.as_ref().ok_or(Error::NoAuthority)?;
+        Ok(Zeroizing::new(issuer.key().serialize_der()))
     }
 
     /// The authority of a run that never meets TLS: it signs nothing, and has no certificate.
@@ -95,6 +112,16 @@ impl Authority {
             .map_err(Error::Certificate)?;
         Ok(certificate.der().clone())
     }
+}
+
+/// What makes a certificate a run's authority; how long it is good is not said here.
+fn authority_params(run: &RunId) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = name(&format!("Valetkey {run}"));
+    // It signs leaves only, and says what for; OpenSSL's strict mode wants both extensions.
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params
 }
 
 /// From a day ago, because a sandbox's clock may be behind, until a while from now; with a random serial number.
@@ -206,6 +233,37 @@ mod tests {
                 [GeneralName::IPAddress(_)]
             ));
         }
+    }
+
+    #[test]
+    fn the_authority_again_signs_what_the_first_ones_certificate_verifies() {
+        let (run, key) = (RunId::new(1, 2), KeyPair::generate().unwrap());
+        let first = authority();
+        let pkcs8 = first.danger_expose_key().unwrap();
+        let again = Authority::again(&run, &pkcs8, first.ca_pem()).unwrap();
+        assert_eq!(again.ca_der(), first.ca_der());
+        let host = Host::parse("api.openai.com").unwrap();
+        let (one, two) = [&first, &again]
+            .map(|by| by.issue(&host, &key, Timestamp::now()))
+            .into();
+        let (one, two) = (one.unwrap(), two.unwrap());
+        let (_, ca) = parse_x509_certificate(first.ca_der()).unwrap();
+        let leaves = [&one, &two].map(|der| parse_x509_certificate(der).unwrap().1);
+        for leaf in &leaves {
+            assert!(leaf.verify_signature(Some(ca.public_key())).is_ok());
+            assert_eq!(leaf.issuer(), ca.subject());
+        }
+        // Clients find the issuer by this.
+        let identifier = |leaf: &X509Certificate<'_>| {
+            let mut all = leaf.extensions().iter();
+            all.find_map(|extension| match extension.parsed_extension() {
+                ParsedExtension::AuthorityKeyIdentifier(found) => {
+                    Some(found.key_identifier.as_ref().unwrap().0.to_vec())
+                }
+                _ => None,
+            })
+        };
+        assert_eq!(identifier(&leaves[0]), identifier(&leaves[1]));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use sdk::audit::{Event, EventKind};
 use sdk::report::Report;
 
 use crate::audit::{self, Opening, Record, Verification, VerificationKey};
-use crate::create::{self, CreateRunSpec, NewRun};
+use crate::create::{self, CreateRunSpec, Lasting, NewRun};
 use crate::live::{Live, usable};
 use crate::owner::{self, Home, Readers};
 use crate::secrets::Secrets;
@@ -21,7 +21,7 @@ use crate::token::{ALIAS_PREFIX, Keyring, TokenError};
 use crate::watcher::{Watched, Watcher, ended};
 use crate::{
     Audit, Config, Credential, CredentialError, Durability, Error, Grant, Probe, Run, Settings,
-    approval, hex, release,
+    approval, hex, release, resume,
 };
 
 /// The broker of one state folder, in this process. Many processes may have one on the same folder.
@@ -33,7 +33,7 @@ pub struct Broker {
     pub(crate) audit: Arc<Audit>,
     pub(crate) store: Arc<Store>,
     pub(crate) secrets: Secrets,
-    folder: Folder,
+    pub(crate) folder: Folder,
     config_dir: PathBuf,
     config: Config,
 }
@@ -85,7 +85,29 @@ impl Broker {
     /// # Errors
     /// If the policy is not approved, or asks for what the owner does not allow.
     pub async fn create_run(self: &Arc<Self>, spec: CreateRunSpec) -> Result<NewRun, Error> {
-        create::create(self, spec).await
+        create::create(self, spec, Lasting::InMemory).await
+    }
+
+    /// The same, for a run that another process can go on with when this one is gone: what it needs is sealed in the store.
+    ///
+    /// # Errors
+    /// As [`create_run`](Self::create_run), and if it cannot be kept.
+    pub async fn create_lasting_run(
+        self: &Arc<Self>,
+        spec: CreateRunSpec,
+    ) -> Result<NewRun, Error> {
+        create::create(self, spec, Lasting::Sealed).await
+    }
+
+    /// Takes over the lasting runs of processes that are gone. They are what they were: token, placeholders, grants,
+    /// authority and policy, whatever the owner's and the project's files say by now.
+    ///
+    /// A run that has ended or whose time is over does not come back. One that this version cannot go on with ends.
+    ///
+    /// # Errors
+    /// If the state cannot be read, or the log not be written.
+    pub async fn resume_runs(self: &Arc<Self>) -> Result<Vec<NewRun>, Error> {
+        resume::resume(self).await
     }
 
     /// Every reason for which no run begins under this policy in this project, approval aside; none if one would begin.
@@ -361,7 +383,7 @@ impl Broker {
     }
 }
 
-/// Closes segments of processes that were killed, and ends their runs.
+/// Closes segments of processes that were killed, and ends their runs, but those that may go on.
 fn tidy_up(folder: &Folder, store: &Store, audit: &Audit, now: Timestamp) -> Result<(), Error> {
     for repaired in audit::repair(&folder.audit(), store)? {
         store.end_runs_of(&repaired.segment, now.as_millisecond())?;
@@ -374,7 +396,7 @@ fn tidy_up(folder: &Folder, store: &Store, audit: &Audit, now: Timestamp) -> Res
             audit.note(event);
         }
     }
-    Ok(())
+    store.forget_runs(now.as_millisecond())
 }
 
 fn read_config(config_dir: &Path) -> Result<Config, Error> {

@@ -17,7 +17,9 @@ use crate::freeze::{Bindings, Foreseen};
 use crate::run::CREATED;
 use crate::store::StoredRun;
 use crate::token::{AUDIENCE, Alias, Claims, RunToken};
-use crate::{Authority, Broker, Error, Run, Tripwire, approval, freeze, hex, random};
+use crate::{
+    Authority, Broker, Error, Grant, Run, Tripwire, approval, freeze, hex, random, resume,
+};
 
 /// What a run is created from.
 pub struct CreateRunSpec {
@@ -41,15 +43,32 @@ pub struct NewRun {
     pub alias: Alias,
 }
 
+/// What becomes of a run when its process is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lasting {
+    /// It is gone as well: nothing secret of it is ever on a disk.
+    InMemory,
+    /// Another process can go on with it: what it needs is sealed in the store.
+    Sealed,
+}
+
 /// Creates a run.
-pub(crate) async fn create(broker: &Arc<Broker>, spec: CreateRunSpec) -> Result<NewRun, Error> {
+pub(crate) async fn create(
+    broker: &Arc<Broker>,
+    spec: CreateRunSpec,
+    lasting: Lasting,
+) -> Result<NewRun, Error> {
     let worker = Arc::clone(broker);
     let new = tokio::task::spawn_blocking(move || prepare(&worker, spec))
         .await
         .map_err(|error| Error::Thread(std::io::Error::other(error)))??;
-    let recorded = record(broker, &new.run).await;
-    if let Err(error) = recorded {
-        // Not on record, so it never was: nobody has the token yet.
+    let mut finished = record(broker, &new.run).await;
+    let mut new = new;
+    if finished.is_ok() && lasting == Lasting::Sealed {
+        (new, finished) = seal(broker, new).await?;
+    }
+    if let Err(error) = finished {
+        // Not on record, or not sealed, so it never was: nobody has the token yet.
         broker.end_run(&new.run)?;
         return Err(error);
     }
@@ -66,7 +85,9 @@ fn prepare(broker: &Broker, spec: CreateRunSpec) -> Result<NewRun, Error> {
     broker.check_approval(&policy, &project, spec.approved.as_ref())?;
     let grants = foresee(broker, &policy, &project)?.grants()?;
     let lifetime = lifetime(spec.ttl, policy.budget().ttl);
-    let created = Timestamp::now();
+    // Whole milliseconds, as the store keeps them: after a restart, the same time is told.
+    let created =
+        Timestamp::from_millisecond(Timestamp::now().as_millisecond()).map_err(Error::Clock)?;
     let expires = SignedDuration::try_from(lifetime)
         .map_err(Error::Clock)
         .and_then(|lifetime| created.checked_add(lifetime).map_err(Error::Clock))?;
@@ -97,14 +118,7 @@ fn prepare(broker: &Broker, spec: CreateRunSpec) -> Result<NewRun, Error> {
     };
     let token = keep(broker, &stored, &claims)?;
     let alias = Alias::new()?;
-    let tripwire = {
-        let placeholders = grants
-            .iter()
-            .map(|grant| (grant.secret(), grant.placeholder()));
-        // The last part of the token is enough, and is all that another run's token does not share.
-        let signature = token.danger_expose().rsplit('.').next().unwrap_or_default();
-        Tripwire::new(placeholders, &[signature, alias.danger_expose()])?
-    };
+    let tripwire = tripwire(&grants, &token, &alias)?;
     let authority = Authority::new(&id, created, lifetime)?;
     let run = Arc::new(Run {
         id,
@@ -135,6 +149,20 @@ pub(crate) fn foresee(broker: &Broker, policy: &Policy, project: &Path) -> Resul
     Ok(freeze::foresee(policy, &bindings, project))
 }
 
+/// What finds a run's token and placeholders.
+pub(crate) fn tripwire(
+    grants: &[Grant],
+    token: &RunToken,
+    alias: &Alias,
+) -> Result<Tripwire, Error> {
+    let placeholders = grants
+        .iter()
+        .map(|grant| (grant.secret(), grant.placeholder()));
+    // The last part of the token is enough, and is all that another run's token does not share.
+    let signature = token.danger_expose().rsplit('.').next().unwrap_or_default();
+    Tripwire::new(placeholders, &[signature, alias.danger_expose()])
+}
+
 /// Signs the token and keeps the run, with the key that signed for as long as the token may live.
 fn keep(broker: &Broker, stored: &StoredRun, claims: &Claims) -> Result<RunToken, Error> {
     let (token, kid) = broker.keyring.sign(claims)?;
@@ -149,6 +177,17 @@ fn keep(broker: &Broker, stored: &StoredRun, claims: &Claims) -> Result<RunToken
         }
         Err(error) => Err(error),
     }
+}
+
+/// Seals a run away from the threads that carry requests, and gives it back.
+async fn seal(broker: &Arc<Broker>, new: NewRun) -> Result<(NewRun, Result<(), Error>), Error> {
+    let worker = Arc::clone(broker);
+    tokio::task::spawn_blocking(move || {
+        let sealed = resume::seal(&worker, &new);
+        (new, sealed)
+    })
+    .await
+    .map_err(|error| Error::Thread(std::io::Error::other(error)))
 }
 
 async fn record(broker: &Broker, run: &Run) -> Result<(), Error> {

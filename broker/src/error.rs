@@ -152,6 +152,9 @@ pub enum Error {
     /// The clock shows an impossible time.
     #[error("the clock shows an impossible time")]
     Clock(#[source] jiff::Error),
+    /// A sealed run cannot go on: another version wrote it, or its policy does not read as it did.
+    #[error("this version cannot go on with the run")]
+    NotResumable,
     /// A signing key was retired while it was about to be used.
     #[error("the signing key was retired meanwhile")]
     KeyRetired,
@@ -212,6 +215,7 @@ impl Error {
             | Self::NoEntropy
             | Self::Thread(_)
             | Self::Clock(_)
+            | Self::NotResumable
             | Self::KeyRetired
             | Self::Certificate(_)
             | Self::NoAuthority
@@ -238,9 +242,11 @@ impl Error {
             Self::TwoBindings(_) => "two-bindings",
             Self::SecretExists(_) => "secret-exists",
             Self::OwnerFile { .. } | Self::OwnerFileUnreadable { .. } => "settings-unusable",
-            Self::State { .. } | Self::StateTooNew | Self::SealBroken | Self::Store(_) => {
-                "state-unusable"
-            }
+            Self::State { .. }
+            | Self::StateTooNew
+            | Self::SealBroken
+            | Self::NotResumable
+            | Self::Store(_) => "state-unusable",
             Self::AuditSegment(_) | Self::AuditUnavailable(_) => "audit-unavailable",
             Self::NoEntropy
             | Self::Thread(_)

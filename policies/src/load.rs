@@ -1,16 +1,19 @@
 //! How the text of a policy and its bases become a policy.
 
+use serde::{Deserialize, Serialize};
+
 use crate::diagnostic::Diagnostic;
 use crate::extend::{Ceiling, Extending, Unit};
 use crate::host::Host;
 use crate::policy::Policy;
 use crate::read;
 use crate::reader::{Findings, Node, SourceText, parse_json, parse_toml};
+use crate::recipe::Recorder;
 use crate::scheme::Scheme;
 use crate::settings::Settings;
 
 /// A policy file that was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Document {
     /// The file's name, as diagnostics show it and as it is given back to [`Sources`].
     pub name: String,
@@ -44,14 +47,15 @@ pub trait Sources {
 
 /// Reads a policy with everything it extends. Every error is reported, not only the first.
 pub fn load(root: Document, sources: &mut dyn Sources) -> Result<Policy, Vec<Diagnostic>> {
+    let recorder = Recorder::of_toml(&root, sources);
     let source = SourceText::new(root.name, root.text);
-    load_source(&source, parse_toml, sources)
+    load_source(&source, parse_toml, recorder)
 }
 
 /// Reads a policy given as JSON of the same model.
 pub fn load_json(text: &str, sources: &mut dyn Sources) -> Result<Policy, Vec<Diagnostic>> {
     let source = SourceText::without_spans("json", text);
-    load_source(&source, parse_json, sources)
+    load_source(&source, parse_json, Recorder::of_json(text, sources))
 }
 
 /// Gives nothing: for policies that come alone.
@@ -72,18 +76,18 @@ type Parse = fn(&SourceText, &Findings) -> Node;
 fn load_source(
     source: &SourceText,
     parse: Parse,
-    sources: &mut dyn Sources,
+    mut recorder: Recorder<'_>,
 ) -> Result<Policy, Vec<Diagnostic>> {
     let findings = Findings::default();
     let root = parse(source, &findings);
     let file = read::read(source, &root, &findings);
     let expectations = file.expectations.clone();
-    let mut extending = Extending::new(sources, &findings);
+    let mut extending = Extending::new(&mut recorder, &findings);
     let unit = extending.resolve(file, source.name());
     let defaults = defaults();
     let settings = unit.settings.clone().over(defaults.clone());
     check_secrets(&unit, &findings);
-    let policy = Policy::build(unit, &settings, &defaults, expectations);
+    let policy = Policy::build(unit, &settings, &defaults, expectations, recorder.finish());
     findings.into_result(policy)
 }
 

@@ -10,6 +10,7 @@ use crate::extend::Unit;
 use crate::index::HostIndex;
 use crate::limits::{Budget, Limits};
 use crate::load::{self, NoSources};
+use crate::recipe::Recipe;
 use crate::rule::{Effect, Rule};
 use crate::sample::Expectation;
 use crate::sandbox::{NetworkMode, Sandbox};
@@ -35,6 +36,7 @@ pub struct Policy {
     layer_ids: Vec<Vec<u32>>,
     deny_ids: Vec<u32>,
     settings: Settings,
+    recipe: Recipe,
 }
 
 impl Policy {
@@ -45,7 +47,13 @@ impl Policy {
         if let Some(network) = &mut settings.network {
             network.value = NetworkMode::None;
         }
-        Self::build(Unit::default(), &settings, &defaults, Vec::new())
+        Self::build(
+            Unit::default(),
+            &settings,
+            &defaults,
+            Vec::new(),
+            Recipe::default(),
+        )
     }
 
     /// Reads a policy given as JSON of the same model. It cannot extend files or package presets.
@@ -59,6 +67,7 @@ impl Policy {
         settings: &Settings,
         defaults: &Settings,
         expectations: Vec<Expectation>,
+        recipe: Recipe,
     ) -> Self {
         let mut arranging = Arranging::default();
         let (allows, denies): (Vec<_>, Vec<_>) = unit
@@ -100,6 +109,7 @@ impl Policy {
             budget: settings.budget(),
             expectations,
             settings: settings.clone(),
+            recipe,
             rules: arranging.rules,
             layers: arranging.layers,
             layer_ids: arranging.layer_ids,
@@ -146,6 +156,11 @@ impl Policy {
     /// The `[[test]]`s of the file itself; those of its bases are about the bases.
     pub fn tests(&self) -> &[Expectation] {
         &self.expectations
+    }
+
+    /// What it was read from.
+    pub fn recipe(&self) -> &Recipe {
+        &self.recipe
     }
 
     /// The effective policy as text in the grammar of the file, each rule with the place it came from.

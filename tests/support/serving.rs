@@ -71,8 +71,17 @@ impl Serving {
 
     /// Creates a run under the project's policy.
     pub(crate) fn create_run(&self, world: &World) -> Sidecar {
+        self.create_run_with(world, &[])
+    }
+
+    /// The same, for a run that lives no longer than this.
+    pub(crate) fn create_run_for(&self, world: &World, ttl: &str) -> Sidecar {
+        self.create_run_with(world, &["--ttl", ttl])
+    }
+
+    fn create_run_with(&self, world: &World, more: &[&str]) -> Sidecar {
         let created = world
-            .valetkey_unkept(&["runs", "create", "--json"])
+            .valetkey_unkept(&[&["runs", "create", "--json"], more].concat())
             .passed()
             .json();
         let text = |name: &str| {
@@ -92,9 +101,14 @@ impl Serving {
     }
 
     /// Asks it to end, and waits until it has.
-    pub(crate) fn stop(mut self) -> i32 {
+    pub(crate) fn stop(self) -> i32 {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").arg(pid).status().unwrap().success());
+        self.wait()
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn wait(mut self) -> i32 {
         self.child.wait().unwrap().code().unwrap_or(-1)
     }
 

@@ -31,6 +31,7 @@ pub use verify::{Finding, Problem, Verification};
 pub(crate) use checkpoint::{EpochKey, Signer, VerificationKey};
 pub(crate) use line::Chain;
 pub(crate) use repair::repair;
+pub(crate) use segment::is_abandoned;
 pub(crate) use show::show;
 pub(crate) use verify::verify;
 

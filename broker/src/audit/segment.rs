@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
-use crate::Durability;
+use crate::{Durability, Error};
 
 /// A segment that this process writes.
 pub(crate) struct Segment {
@@ -83,6 +83,15 @@ pub(crate) fn open_abandoned(folder: &Path, name: &str) -> io::Result<Option<Fil
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// Whether the writer of a segment is gone. Of a segment that is not there nobody can tell, so it is not.
+pub(crate) fn is_abandoned(folder: &Path, name: &str) -> Result<bool, Error> {
+    match open_abandoned(folder, name) {
+        Ok(file) => Ok(file.is_some()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::AuditSegment(error)),
     }
 }
 

@@ -44,10 +44,7 @@ pub(crate) fn show(
         return Ok(None);
     };
     let mut records = Vec::new();
-    let mut segments = vec![stored.segment];
-    segments.extend(stored.ended_segment);
-    segments.dedup();
-    for name in segments {
+    for name in store.segments_of(&stored)? {
         let file = match segment::open_to_read(&segment::path(folder, &name)) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,

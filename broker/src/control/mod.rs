@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::token::{Alias, RunToken};
-use crate::{Broker, Run};
+use crate::{Broker, NewRun, Run};
 
 mod problem;
 mod routes;
@@ -42,14 +42,15 @@ pub trait Projects: Send + Sync + 'static {
 /// Serves the control API until it is told to stop, then finishes what was begun.
 ///
 /// Only processes of the same user are answered: the kernel says who calls. The socket's own permissions are the
-/// business of whoever binds it.
+/// business of whoever binds it. The `resumed` runs are told of as if they had been created here.
 pub async fn serve(
     listener: UnixListener,
     broker: Arc<Broker>,
     projects: Arc<dyn Projects>,
+    resumed: Vec<NewRun>,
     shutdown: CancellationToken,
 ) {
-    let router = routes::router(broker, projects);
+    let router = routes::router(broker, projects, resumed);
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     let connections = TaskTracker::new();
     loop {

@@ -18,7 +18,7 @@ use sdk::api::{CreateRun, CreatedRun, RunInfo, SecretInfo};
 use serde::Deserialize;
 
 use crate::audit::Record;
-use crate::{Broker, CreateRunSpec, Error};
+use crate::{Broker, CreateRunSpec, Error, NewRun};
 
 use super::Projects;
 use super::problem::Refused;
@@ -31,15 +31,41 @@ struct Api {
     access: Arc<DashMap<RunId, CreatedRun>>,
 }
 
+impl Api {
+    /// Says how a sandbox uses a run, and remembers it until the run ends.
+    fn give_access(&self, new: NewRun) -> Result<CreatedRun, String> {
+        let created = self.projects.access(&new.run, &new.token, &new.alias)?;
+        let id = new.run.id().clone();
+        self.access.insert(id.clone(), created.clone());
+        let (access, run) = (Arc::clone(&self.access), new.run);
+        tokio::spawn(async move {
+            run.ended().await;
+            access.remove(&id);
+        });
+        Ok(created)
+    }
+}
+
 type Answer<T> = Result<Json<T>, Refused>;
 
 /// Every call.
-pub(super) fn router(broker: Arc<Broker>, projects: Arc<dyn Projects>) -> Router {
+pub(super) fn router(
+    broker: Arc<Broker>,
+    projects: Arc<dyn Projects>,
+    resumed: Vec<NewRun>,
+) -> Router {
     let api = Arc::new(Api {
         broker,
         projects,
         access: Arc::new(DashMap::new()),
     });
+    for new in resumed {
+        let id = new.run.id().clone();
+        if let Err(why) = api.give_access(new) {
+            // Its token opens the proxy all the same.
+            tracing::warn!(run = %id, why, "nobody can be told how to use this run");
+        }
+    }
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
@@ -127,22 +153,15 @@ async fn create_run(
         approved: None,
         ttl,
     };
-    let new = api.broker.create_run(spec).await?;
-    let created = match api.projects.access(&new.run, &new.token, &new.alias) {
-        Ok(created) => created,
+    let new = api.broker.create_lasting_run(spec).await?;
+    let run = Arc::clone(&new.run);
+    match api.give_access(new) {
+        Ok(created) => Ok((StatusCode::CREATED, Json(created))),
         Err(why) => {
-            api.broker.end_run(&new.run)?;
-            return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, why));
+            api.broker.end_run(&run)?;
+            Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, why))
         }
-    };
-    let id = new.run.id().clone();
-    api.access.insert(id.clone(), created.clone());
-    let (access, run) = (Arc::clone(&api.access), new.run);
-    tokio::spawn(async move {
-        run.ended().await;
-        access.remove(&id);
-    });
-    Ok((StatusCode::CREATED, Json(created)))
+    }
 }
 
 async fn show_run(State(api): State<Arc<Api>>, Name(id): Name) -> Answer<RunInfo> {

@@ -47,14 +47,26 @@ struct Served {
 }
 
 impl Served {
-    fn new() -> Self {
-        let world = World::new();
+    async fn new() -> Self {
+        Self::of(World::new()).await
+    }
+
+    /// Serves an installation, as the next process would.
+    async fn of(world: World) -> Self {
         let broker = world.broker();
         let socket = world.path().join("control.sock");
         let shutdown = CancellationToken::new();
         let listener = UnixListener::bind(&socket).unwrap();
         let here = Arc::new(Here(world.project()));
-        let server = tokio::spawn(serve(listener, Arc::clone(&broker), here, shutdown.clone()));
+        let resumed = broker.resume_runs().await.unwrap();
+        let api = serve(
+            listener,
+            Arc::clone(&broker),
+            here,
+            resumed,
+            shutdown.clone(),
+        );
+        let server = tokio::spawn(api);
         Self {
             world,
             broker,
@@ -99,7 +111,7 @@ impl Served {
 
 #[tokio::test]
 async fn a_run_is_created_used_shown_and_ended() {
-    let served = Served::new();
+    let served = Served::new().await;
     let created = served.create().await;
     let token = created["token"].as_str().unwrap();
     assert!(served.broker.authenticate(token.as_bytes()).is_ok());
@@ -120,8 +132,22 @@ async fn a_run_is_created_used_shown_and_ended() {
 }
 
 #[tokio::test]
+async fn how_to_use_a_run_is_told_by_the_next_server_too() {
+    let served = Served::new().await;
+    let created = served.create().await;
+    served.shutdown.cancel();
+    served.server.await.unwrap();
+    drop(served.broker);
+    std::fs::remove_file(&served.socket).unwrap();
+    let served = Served::of(served.world).await;
+    let path = format!("/v1/runs/{}/access", created["run"].as_str().unwrap());
+    let (status, access) = served.call(Method::GET, &path, None).await;
+    assert_eq!((status, &access), (200, &created));
+}
+
+#[tokio::test]
 async fn the_events_of_a_run_are_told_without_its_token() {
-    let served = Served::new();
+    let served = Served::new().await;
     let created = served.create().await;
     let path = format!("/v1/audit?run={}", created["run"].as_str().unwrap());
     let (status, events) = served.call(Method::GET, &path, None).await;
@@ -135,7 +161,7 @@ async fn the_events_of_a_run_are_told_without_its_token() {
 
 #[tokio::test]
 async fn what_is_wrong_is_told_as_a_problem() {
-    let served = Served::new();
+    let served = Served::new().await;
     let digest = "sha256:".to_owned() + &"0".repeat(64);
     let cases = [
         (Method::GET, "/v1/nothing", None, 404),
@@ -190,7 +216,7 @@ async fn what_is_wrong_is_told_as_a_problem() {
 
 #[tokio::test]
 async fn a_body_that_is_too_large_or_no_json_is_refused() {
-    let served = Served::new();
+    let served = Served::new().await;
     let large = format!("{{\"policy\":\"/{}\"}}", "a".repeat(70_000));
     let (status, _) = served
         .send(Method::POST, "/v1/runs", large, "application/json")
@@ -205,7 +231,7 @@ async fn a_body_that_is_too_large_or_no_json_is_refused() {
 
 #[tokio::test]
 async fn health_and_the_description_are_there() {
-    let served = Served::new();
+    let served = Served::new().await;
     for path in ["/healthz", "/readyz"] {
         assert_eq!(served.call(Method::GET, path, None).await.0, 200);
     }
@@ -215,7 +241,7 @@ async fn health_and_the_description_are_there() {
 
 #[tokio::test]
 async fn secrets_are_listed_by_name_only() {
-    let served = Served::new();
+    let served = Served::new().await;
     served.world.adds_secret(&served.broker, "orders");
     let (_, list) = served.call(Method::GET, "/v1/secrets", None).await;
     assert_eq!(list[0]["name"], "orders");
@@ -224,7 +250,7 @@ async fn secrets_are_listed_by_name_only() {
 
 #[tokio::test]
 async fn it_stops_when_told() {
-    let served = Served::new();
+    let served = Served::new().await;
     served.create().await;
     served.shutdown.cancel();
     served.server.await.unwrap();

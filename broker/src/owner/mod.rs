@@ -3,12 +3,14 @@
 mod binding;
 mod config_file;
 mod file;
+mod frozen;
 mod inject;
 mod secrets_file;
 
 pub(crate) use binding::Binding;
 pub(crate) use config_file::parse as parse_config;
 pub(crate) use file::{Readers, read};
+pub(crate) use frozen::FrozenBinding;
 pub(crate) use inject::describe;
 pub(crate) use secrets_file::{Home, check_name, parse as parse_secrets, parse_kept};
 

@@ -16,12 +16,14 @@ mod approvals;
 mod keys;
 mod reports;
 mod runs;
+mod sealed_runs;
 mod secrets;
 mod segments;
 mod watch;
 
 pub(crate) use keys::StoredKey;
 pub(crate) use runs::StoredRun;
+pub(crate) use sealed_runs::SealedRun;
 pub(crate) use secrets::StoredSecret;
 pub(crate) use segments::{StoredSegment, VERIFICATION_KEY_FILE};
 pub(crate) use watch::Watch;
@@ -51,10 +53,20 @@ impl Store {
             let transaction = connection.transaction().map_err(Error::Store)?;
             segments::create(&transaction, folder, &key)?;
             transaction.execute_batch(SCHEMA).map_err(Error::Store)?;
+            transaction
+                .execute_batch(sealed_runs::SCHEMA)
+                .map_err(Error::Store)?;
             transaction.commit().map_err(Error::Store)?;
         }
         if version == 1 {
             segments::move_chain(&mut connection, folder, &key)?;
+        }
+        if version == 1 || version == 2 {
+            let transaction = connection.transaction().map_err(Error::Store)?;
+            transaction
+                .execute_batch(sealed_runs::SCHEMA)
+                .map_err(Error::Store)?;
+            transaction.commit().map_err(Error::Store)?;
         }
         let store = Self {
             connection: Mutex::new(connection),
@@ -113,7 +125,7 @@ fn connect(path: &Path, durability: Durability) -> rusqlite::Result<Connection> 
 /// How long a writer waits for another one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const SCHEMA_VERSION: u32 = 2;
+const SCHEMA_VERSION: u32 = 3;
 
 /// Times are milliseconds since the epoch; folders are bytes, because a path need not be text.
 const SCHEMA: &str = "
@@ -133,7 +145,6 @@ CREATE TABLE secrets (
     name TEXT PRIMARY KEY, sealed BLOB NOT NULL, binding TEXT, created INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE reports (run TEXT PRIMARY KEY, json TEXT NOT NULL) STRICT;
-PRAGMA user_version = 2;
 ";
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use sdk::RunId;
 
 use crate::Error;
 
-use super::Store;
+use super::{Store, sealed_runs};
 
 /// A run as it is kept. Times are milliseconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,16 +67,19 @@ impl Store {
                     params![id.as_str(), now, segment],
                 )
                 .map_err(Error::Store)?;
+            sealed_runs::forget_run(transaction, id.as_str())?;
             Ok(changed == 1)
         })
     }
 
-    /// Marks the runs as ended that a process had when it died. How many there were.
+    /// Marks the runs as ended that a process had when it died, but those that another process may go on with. How many
+    /// there were.
     pub(crate) fn end_runs_of(&self, dead_segment: &str, now: i64) -> Result<usize, Error> {
         self.write(|transaction| {
             transaction
                 .execute(
-                    "UPDATE runs SET ended = ?2 WHERE segment = ?1 AND ended IS NULL",
+                    "UPDATE runs SET ended = ?2 WHERE segment = ?1 AND ended IS NULL
+                     AND NOT (expires > ?2 AND id IN (SELECT run FROM sealed_runs))",
                     params![dead_segment, now],
                 )
                 .map_err(Error::Store)
@@ -94,6 +97,23 @@ impl Store {
                 )
                 .optional()
         })
+    }
+
+    /// The segments that tell of a run, each once.
+    pub(crate) fn segments_of(&self, run: &StoredRun) -> Result<Vec<String>, Error> {
+        let adopted: Vec<String> = self.read(|connection| {
+            connection
+                .prepare("SELECT segment FROM run_segments WHERE run = ?1 ORDER BY segment")?
+                .query_map([&run.id], |row| row.get(0))?
+                .collect()
+        })?;
+        let mut all = vec![run.segment.clone()];
+        for segment in adopted.into_iter().chain(run.ended_segment.clone()) {
+            if !all.contains(&segment) {
+                all.push(segment);
+            }
+        }
+        Ok(all)
     }
 
     /// The newest runs, newest first.

@@ -173,6 +173,7 @@ fn as_version_1(fixture: &Fixture) {
     connection
         .execute_batch(
             "CREATE TABLE audit_chain (position INTEGER NOT NULL, sealed BLOB NOT NULL) STRICT;
+             DROP TABLE sealed_runs; DROP TABLE sealed_policies; DROP TABLE run_segments;
              PRAGMA user_version = 1;",
         )
         .unwrap();

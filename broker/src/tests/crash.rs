@@ -10,11 +10,11 @@ use super::*;
 /// Names the folder of the installation to a process that a test started.
 const FOLDER: &str = "VALETKEY_TEST_FOLDER";
 
-fn start(test: &str, world: &World) -> Child {
+pub(super) fn start(test: &str, world: &World) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            &format!("tests::crash::{test}"),
+            &format!("tests::{test}"),
             "--nocapture",
             "--include-ignored",
         ])
@@ -25,7 +25,7 @@ fn start(test: &str, world: &World) -> Child {
         .unwrap()
 }
 
-fn folder() -> Option<PathBuf> {
+pub(super) fn folder() -> Option<PathBuf> {
     std::env::var_os(FOLDER).map(PathBuf::from)
 }
 
@@ -95,7 +95,7 @@ async fn comes_and_goes() {
 
 /// Lets a writer get on, kills it, and returns how many lines it knew to be written, and its run.
 fn kill_a_writer(world: &World, test: &str, lines: usize) -> (u64, String) {
-    let mut child = start(test, world);
+    let mut child = start(&format!("crash::{test}"), world);
     let output = BufReader::new(child.stdout.take().unwrap());
     let mut told = output
         .lines()
@@ -145,7 +145,9 @@ async fn a_process_killed_while_it_moves_the_logs_key_on_leaves_a_log_that_is_wh
 #[tokio::test]
 async fn many_processes_share_one_new_state_folder() {
     let world = World::new();
-    let children: Vec<Child> = (0..20).map(|_| start("comes_and_goes", &world)).collect();
+    let children: Vec<Child> = (0..20)
+        .map(|_| start("crash::comes_and_goes", &world))
+        .collect();
     for child in children {
         assert!(child.wait_with_output().unwrap().status.success());
     }

@@ -11,6 +11,7 @@ use crate::{Broker, CreateRunSpec, Durability, Error, NewRun, NewSecret, Setting
 
 mod crash;
 mod release;
+mod restart;
 mod runs;
 
 /// An installation in a folder of its own, with a project.

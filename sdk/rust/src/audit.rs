@@ -14,6 +14,9 @@ pub enum EventKind {
     /// A run was created, with its policy frozen.
     #[serde(rename = "run.created")]
     RunCreated,
+    /// A run goes on in another process than before.
+    #[serde(rename = "run.resumed")]
+    RunResumed,
     /// A run token was signed.
     #[serde(rename = "token.minted")]
     TokenMinted,

@@ -69,6 +69,7 @@ impl Tally {
             }
             EventKind::PlaceholderMisplaced | EventKind::SecretProbing => self.alarms += 1,
             EventKind::RunCreated
+            | EventKind::RunResumed
             | EventKind::TokenMinted
             | EventKind::RunEnded
             | EventKind::DnsRefused

@@ -296,7 +296,7 @@ Examples:
   valetkey audit show                         what did that run reach?";
 
 const RUN_EXIT_CODES: &str = "\
-Exit codes: the command's own; 124 wall clock, 137 memory, 152 CPU time, 153 disk or file size, 154 processes,
+Exit codes: the command's own; 124 wall clock or `budget.ttl`, 137 memory, 152 CPU time, 153 disk or file size, 154 processes,
 155 output, 128+n other signals; 125 valetkey itself failed and nothing ran, 126 not executable, 127 not found;
 3 something was refused (with --fail-on-deny); 77 the policy is not approved; 78 a policy or settings file is wrong.";
 

@@ -62,12 +62,17 @@ fn state(folders: &Folders) -> Check {
             ),
             advice: String::new(),
         },
-        Err(failure) => Check {
-            name: "state, settings and audit log",
-            ok: false,
-            optional: false,
-            detail: failure.reason(),
-            advice: failure.advice().unwrap_or_default().to_owned(),
-        },
+        Err(failure) => {
+            let first = failure.problems().first();
+            let advice = failure.advice();
+            let advice = advice.or(first.and_then(|problem| problem.hint.as_deref()));
+            Check {
+                name: "state, settings and audit log",
+                ok: false,
+                optional: false,
+                detail: failure.reason(),
+                advice: advice.unwrap_or_default().to_owned(),
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@ mod approval;
 mod args;
 mod audit;
 mod check;
+mod cutoff;
 mod demo;
 mod diagnostics;
 mod doctor;

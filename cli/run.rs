@@ -11,6 +11,7 @@ use launcher::{Finished, Stream};
 use policies::NetworkMode;
 use sdk::report::{Failure as StepFailure, Outcome, Report, Step, Tail};
 
+use crate::cutoff::Cutoff;
 use crate::failure::Failure;
 use crate::folders::Folders;
 use crate::interruption::Interruption;
@@ -32,7 +33,7 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
         broker: &engine.broker,
         run: &run,
     };
-    let finished = sandboxed(
+    let ended = sandboxed(
         &asked,
         folders,
         &project,
@@ -42,25 +43,27 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
         json,
     );
     drop(ending);
-    let report = report(&engine, &run, &asked, &finished)?;
+    let report = report(&engine, &run, &asked, &ended)?;
     if let Err(error) = engine.broker.save_report(&report) {
         say(format_args!("note: the report could not be kept: {error}"));
     }
     let changes = kept_changes(&folders.run(run.id()));
     if json {
         // The report is the last line, also where the sandbox could not be built.
-        if let Err(failure) = &finished {
+        if let Err(failure) = &ended {
             output::failure(failure, json);
         }
         output::json(&report);
     }
-    let finished = match finished {
-        Ok(finished) => finished,
+    let Ended { finished, cutoff } = match ended {
+        Ok(ended) => ended,
         Err(failure) if json => return Ok(failure.code()),
         Err(failure) => return Err(failure),
     };
     if !asked.quiet && !json {
-        summary::after_run(&report, &finished, &project, changes.as_deref());
+        summary::after_run(&report, &finished, cutoff, &project, changes.as_deref());
+    } else if let Some(cutoff) = cutoff {
+        say(format_args!("note: {}", cutoff.reason(sets_ttl(&project))));
     }
     let code = sdk::exit::code(&report.outcome);
     if code == 0 && asked.fail_on_deny && !report.denied.is_empty() {
@@ -77,7 +80,7 @@ fn sandboxed(
     run: &Arc<Run>,
     interruption: &Interruption,
     json: bool,
-) -> Result<Finished, Failure> {
+) -> Result<Ended, Failure> {
     let run_folder = folders.run(run.id());
     fs::DirBuilder::new()
         .recursive(true)
@@ -120,8 +123,8 @@ fn sandboxed(
     engine.end_with_run(started.killer(), run);
     interruption.ends(started.killer());
     let released = started.release();
-    // A sandbox that a signal ended already cannot be released; waiting for it tells that it ended.
-    if !interruption.is_asked() {
+    // A sandbox that was ended already cannot be released; waiting for it tells that it ended.
+    if !interruption.is_asked() && run.is_active() {
         released.map_err(cannot)?;
     }
     // With --json the report has standard output for itself.
@@ -135,10 +138,22 @@ fn sandboxed(
     });
     let _ = out.end().and_then(|()| err.end());
     interruption.explain(&mut finished);
-    if !run.is_active() {
-        say("note: the run was revoked, or its time was over, so its command was ended");
+    let cutoff = Cutoff::of(run, &finished);
+    if let Some(cutoff) = cutoff {
+        cutoff.explain(&mut finished);
     }
-    Ok(finished)
+    Ok(Ended { finished, cutoff })
+}
+
+/// Whether the policy says how long a run lives.
+pub(crate) fn sets_ttl(project: &Project) -> bool {
+    project.policy.budget().ttl.is_some()
+}
+
+/// How the command ended, and why if its run was over first.
+struct Ended {
+    finished: Finished,
+    cutoff: Option<Cutoff>,
 }
 
 /// The folder with what the run wrote to its overlay; a folder of a run that wrote nothing is removed.
@@ -171,7 +186,7 @@ fn report(
     engine: &engine::Engine,
     run: &Run,
     asked: &args::Run,
-    finished: &Result<Finished, Failure>,
+    ended: &Result<Ended, Failure>,
 ) -> Result<Report, Failure> {
     let tally = engine.tally(run.id())?;
     let name = asked
@@ -179,8 +194,8 @@ fn report(
         .first()
         .map(|program| program.to_string_lossy().into_owned())
         .unwrap_or_default();
-    let step = match finished {
-        Ok(finished) => Step {
+    let step = match ended {
+        Ok(Ended { finished, .. }) => Step {
             name,
             index: 1,
             outcome: finished.outcome.clone(),

@@ -6,18 +6,27 @@ use launcher::Finished;
 use policies::NetworkMode;
 use sdk::report::{Failure, Limit, LimitHit, Outcome, Reached, Report};
 
+use crate::cutoff::Cutoff;
 use crate::output::{bytes, count, say};
 use crate::project::Project;
+use crate::run::sets_ttl;
 
 /// Tells on standard error how the run ended, what it reached and what it was refused.
 pub(crate) fn after_run(
     report: &Report,
     finished: &Finished,
+    cutoff: Option<Cutoff>,
     project: &Project,
     changes: Option<&Path>,
 ) {
     say("");
-    say(format_args!("valetkey: {}", ended(report, finished)));
+    match cutoff {
+        Some(cutoff) => say(format_args!(
+            "valetkey: stopped: {}",
+            cutoff.reason(sets_ttl(project))
+        )),
+        None => say(format_args!("valetkey: {}", ended(report, finished))),
+    }
     for line in limits_met(report) {
         say(format_args!("  {line}"));
     }

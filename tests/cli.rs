@@ -240,6 +240,32 @@ fn without_a_server_creating_a_run_says_so() {
 }
 
 #[test]
+fn a_mistake_in_the_settings_is_told_once_and_where_it_stands() {
+    let world = World::new();
+    world.write_policy("[[allow]]\nhost = \"shop.example\"\n");
+    let settings = std::fs::read_to_string(world.path("config/config.toml")).unwrap();
+    std::fs::write(world.path("config/config.toml"), "[upstream]\nrots = []\n").unwrap();
+    for (command, code) in [
+        (&["doctor"][..], 1),
+        (&["check"], 78),
+        (&["run", "--", "true"], 78),
+    ] {
+        world
+            .valetkey(command)
+            .exited(code)
+            .says("config.toml:2:1")
+            .says("did you mean `roots`?")
+            .says_nothing_of("error: error:")
+            .says_nothing_of(": error:");
+    }
+    std::fs::write(world.path("config/config.toml"), settings).unwrap();
+    world
+        .valetkey(&["doctor"])
+        .says_nothing_of("config.toml:2:1");
+    world.valetkey(&["check"]).passed();
+}
+
+#[test]
 fn with_json_standard_output_holds_the_report_only() {
     let world = World::new();
     let finished = world
@@ -257,7 +283,7 @@ fn a_revoked_run_ends_its_command() {
     let mut child = command
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
     let mut line = String::new();
@@ -270,4 +296,8 @@ fn a_revoked_run_ends_its_command() {
     world.valetkey(&["runs", "revoke", &run]).passed();
     // It ends by itself, long before the command would have.
     assert!(!child.wait().unwrap().success());
+    let mut told = String::new();
+    let mut errors = child.stderr.take().unwrap();
+    std::io::Read::read_to_string(&mut errors, &mut told).unwrap();
+    assert!(told.contains("stopped: the run was revoked"), "{told}");
 }

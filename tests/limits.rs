@@ -42,6 +42,25 @@ fn the_wall_clock_limit_is_124_and_is_told() {
 }
 
 #[test]
+fn a_run_whose_time_is_over_is_124_and_the_ttl_is_told() {
+    let world = World::new();
+    world.policy("[budget]\nttl = \"3s\"\n");
+    world
+        .run(&["sleep", "600"])
+        .exited(124)
+        .says("stopped: the run's time was over after 3 s (its ttl)")
+        .says("raise `budget.ttl`")
+        .says_nothing_of("limits.wall");
+    let report = world
+        .valetkey(&["run", "--json", "--", "sleep", "600"])
+        .exited(124)
+        .says("`budget.ttl`")
+        .json();
+    assert_eq!(report["outcome"]["failed"]["limit"]["value"], 3000);
+    world.run(&["true"]).passed().says_nothing_of("ttl");
+}
+
+#[test]
 fn the_memory_limit_is_137_and_is_told() {
     let program = "x = bytearray(512 * 1024 * 1024); print(len(x))";
     limited("memory = \"64MiB\"", &["python3", "-c", program])

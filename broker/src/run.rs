@@ -51,7 +51,12 @@ impl Run {
 
     /// Whether the run may still do anything.
     pub fn is_active(&self) -> bool {
-        self.state.load(Ordering::Acquire) == ACTIVE && Instant::now() < self.deadline
+        self.state.load(Ordering::Acquire) == ACTIVE && !self.is_expired()
+    }
+
+    /// Whether its time is over.
+    pub fn is_expired(&self) -> bool {
+        Instant::now() >= self.deadline
     }
 
     /// Resolves when the run ends: by its owner, by its deadline, or from another process.

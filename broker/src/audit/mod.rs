@@ -17,6 +17,7 @@ use crate::{Durability, Error, random};
 
 mod checkpoint;
 mod line;
+mod medium;
 mod queue;
 mod read;
 mod repair;
@@ -35,6 +36,7 @@ pub(crate) use segment::is_abandoned;
 pub(crate) use show::show;
 pub(crate) use verify::verify;
 
+use medium::Laying;
 use queue::{Command, Queue};
 use writer::Writer;
 
@@ -66,14 +68,19 @@ pub(crate) struct Opening {
 impl Audit {
     /// Starts the writer of this process.
     pub(crate) fn open(opening: Opening) -> Result<Self, Error> {
-        Self::open_with(opening, CAPACITY, PATIENCE)
+        Self::open_with(opening, CAPACITY, PATIENCE, medium::file())
     }
 
-    fn open_with(opening: Opening, capacity: usize, patience: Duration) -> Result<Self, Error> {
+    fn open_with(
+        opening: Opening,
+        capacity: usize,
+        patience: Duration,
+        laying: Laying,
+    ) -> Result<Self, Error> {
         let millis = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
         let name = format!("{millis:013}-{:016x}", random::number()?);
         let queue = Arc::new(Queue::new(capacity));
-        let writer = Writer::new(opening, name.clone(), Arc::clone(&queue));
+        let writer = Writer::new(opening, name.clone(), Arc::clone(&queue), laying);
         let thread = std::thread::Builder::new()
             .name("audit".to_owned())
             .spawn(move || writer.run())
@@ -165,5 +172,7 @@ const CAPACITY: usize = 4096;
 /// How long a caller waits before its request is refused. A hung disk must not hang every run for good.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+#[cfg(test)]
+mod faults;
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,18 @@
 //! The file that one process writes: created once, locked for life, only ever appended to.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use crate::{Durability, Error};
 
+use super::medium::{Laying, Medium};
+
 /// A segment that this process writes.
 pub(crate) struct Segment {
-    file: File,
+    medium: Box<dyn Medium>,
     /// How many bytes are whole lines that the writer has answered for.
     length: u64,
     /// Whether bytes beyond `length` may stand in the file and have to go first.
@@ -25,7 +27,12 @@ impl Segment {
     ///
     /// It gets its name only once it is locked: otherwise another process, tidying up, could find it between the two
     /// and take it for one whose writer is gone.
-    pub(crate) fn create(folder: &Path, name: &str, durability: Durability) -> io::Result<Self> {
+    pub(crate) fn create(
+        folder: &Path,
+        name: &str,
+        durability: Durability,
+        laying: &Laying,
+    ) -> io::Result<Self> {
         let path = path(folder, name);
         let nameless = folder.with_file_name(format!("{name}.new"));
         let flags =
@@ -40,7 +47,7 @@ impl Segment {
             File::open(folder)?.sync_all()?;
         }
         Ok(Self {
-            file,
+            medium: laying(file),
             length: 0,
             torn: false,
             poisoned: false,
@@ -54,15 +61,15 @@ impl Segment {
             return Err(io::Error::other("an earlier sync of the audit log failed"));
         }
         if self.torn {
-            self.file.set_len(self.length)?;
+            self.medium.cut(self.length)?;
             self.torn = false;
         }
-        if let Err(error) = self.file.write_all(lines) {
-            self.torn = self.file.set_len(self.length).is_err();
+        if let Err(error) = self.medium.append(lines) {
+            self.torn = self.medium.cut(self.length).is_err();
             return Err(error);
         }
         if self.durability == Durability::Disk
-            && let Err(error) = self.file.sync_data()
+            && let Err(error) = self.medium.sync()
         {
             self.poisoned = true;
             return Err(error);
@@ -123,13 +130,14 @@ fn regular(file: File) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::medium::file;
     use super::*;
 
     #[test]
     fn a_second_writer_of_one_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let first = Segment::create(folder.path(), "a", Durability::Process).unwrap();
-        assert!(Segment::create(folder.path(), "a", Durability::Process).is_err());
+        let first = Segment::create(folder.path(), "a", Durability::Process, &file()).unwrap();
+        assert!(Segment::create(folder.path(), "a", Durability::Process, &file()).is_err());
         assert!(open_abandoned(folder.path(), "a").unwrap().is_none());
         drop(first);
         assert!(open_abandoned(folder.path(), "a").unwrap().is_some());
@@ -141,7 +149,7 @@ mod tests {
         let target = folder.path().join("target");
         std::fs::write(&target, "untouched").unwrap();
         std::os::unix::fs::symlink(&target, path(folder.path(), "a")).unwrap();
-        assert!(Segment::create(folder.path(), "a", Durability::Process).is_err());
+        assert!(Segment::create(folder.path(), "a", Durability::Process, &file()).is_err());
         assert!(open_to_read(&path(folder.path(), "a")).is_err());
         assert!(open_to_read(&target).is_ok());
     }

@@ -9,6 +9,7 @@ use sdk::audit::{Event, EventKind};
 
 use super::checkpoint::{Checkpoint, EpochKey, Signer};
 use super::line::Chain;
+use super::medium::Laying;
 use super::queue::{Answer, Command, Queue};
 use super::segment::Segment;
 use super::{AuditUnavailable, Opening};
@@ -18,6 +19,7 @@ pub(crate) struct Writer {
     opening: Opening,
     name: String,
     queue: Arc<Queue>,
+    laying: Laying,
     /// The keys of a segment that the store knows but that has no file yet.
     begun: Option<(EpochKey, Signer)>,
     open: Option<Open>,
@@ -42,11 +44,12 @@ struct Open {
 }
 
 impl Writer {
-    pub(crate) fn new(opening: Opening, name: String, queue: Arc<Queue>) -> Self {
+    pub(crate) fn new(opening: Opening, name: String, queue: Arc<Queue>, laying: Laying) -> Self {
         Self {
             opening,
             name,
             queue,
+            laying,
             begun: None,
             open: None,
             kept: VecDeque::new(),
@@ -167,7 +170,8 @@ impl Writer {
         let Opening {
             folder, durability, ..
         } = &self.opening;
-        let segment = Segment::create(folder, &self.name, *durability).map_err(unavailable)?;
+        let segment =
+            Segment::create(folder, &self.name, *durability, &self.laying).map_err(unavailable)?;
         self.open = self.begun.take().map(|(key, signer)| Open {
             segment,
             chain: Chain::start(&self.name),

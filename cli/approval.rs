@@ -27,13 +27,7 @@ pub(crate) fn require(
         ))
         .hint("see what changed with `valetkey policy explain`, and give the new digest"));
     }
-    if !project.policy.needs_approval() {
-        return Ok(());
-    }
-    let approved = broker
-        .is_approved(&project.folder, digest)
-        .map_err(|error| Failure::ours("cannot read the approvals").because(error))?;
-    if approved {
+    if is_given(broker, project)? {
         return Ok(());
     }
     let file = project
@@ -44,6 +38,16 @@ pub(crate) fn require(
         "the policy{file} is new or has changed since you approved it; nothing ran"
     ))
     .hint("read it with `valetkey policy explain`, then say yes with `valetkey policy approve`"))
+}
+
+/// Whether the owner said yes to the policy as it is now, or it asks for nothing that needs one.
+pub(crate) fn is_given(broker: &Broker, project: &Project) -> Result<bool, Failure> {
+    if !project.policy.needs_approval() {
+        return Ok(true);
+    }
+    broker
+        .is_approved(&project.folder, project.policy.digest())
+        .map_err(|error| Failure::ours("cannot read the approvals").because(error))
 }
 
 /// Shows what the policy allows and records the owner's yes.

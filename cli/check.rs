@@ -4,7 +4,6 @@ use policies::sample::{Expectation, Sample};
 use policies::{Decision, Fields};
 use serde_json::json;
 
-use crate::args;
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
 use crate::folders::Folders;
@@ -12,6 +11,7 @@ use crate::foresee::{Outlook, foresee};
 use crate::output::{self, data, sanitised, say};
 use crate::problem::Problem;
 use crate::project::Project;
+use crate::{approval, args};
 
 /// Checks the policy, and decides the request if one is given.
 ///
@@ -22,11 +22,19 @@ pub(crate) fn check(asked: &args::Check, folders: &Folders, as_json: bool) -> Re
     let outlook = foresee(&engine, folders, &project)?;
     match &asked.request {
         Some(request) => decide(&engine, &project, outlook, request, &asked.headers, as_json),
-        None => validate(&project, &outlook, as_json),
+        None => {
+            let is_approved = approval::is_given(&engine.broker, &project)?;
+            validate(&project, &outlook, is_approved, as_json)
+        }
     }
 }
 
-fn validate(project: &Project, outlook: &Outlook, as_json: bool) -> Result<u8, Failure> {
+fn validate(
+    project: &Project,
+    outlook: &Outlook,
+    is_approved: bool,
+    as_json: bool,
+) -> Result<u8, Failure> {
     let policy = &project.policy;
     let failed: Vec<&Expectation> = policy
         .tests()
@@ -39,6 +47,7 @@ fn validate(project: &Project, outlook: &Outlook, as_json: bool) -> Result<u8, F
             "valid": true,
             "digest": policy.digest().to_string(),
             "needs_approval": policy.needs_approval(),
+            "approved": is_approved,
             "secrets": policy.secrets().collect::<Vec<_>>(),
             "tests": {"passed": passed, "failed": failed.len()},
             "can_run": outlook.is_clear(),
@@ -60,6 +69,9 @@ fn validate(project: &Project, outlook: &Outlook, as_json: bool) -> Result<u8, F
                 test.line,
                 if test.is_allowed { "allow" } else { "deny" }
             ));
+        }
+        if !is_approved {
+            data("not approved yet: `valetkey policy approve` puts it in force");
         }
         outlook.tell();
         if !outlook.is_clear() {

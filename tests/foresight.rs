@@ -125,6 +125,26 @@ fn a_secret_of_another_project_is_told_before_a_run() {
 }
 
 #[test]
+fn a_policy_that_is_not_approved_yet_is_told_before_a_run() {
+    let world = World::new();
+    world.write_policy("[[allow]]\nhost = \"shop.example\"\n");
+    world.valetkey(&["check"]).passed().says("not approved yet");
+    assert_eq!(
+        world.valetkey(&["check", "--json"]).json()["approved"],
+        false
+    );
+    world.approve();
+    world
+        .valetkey(&["check"])
+        .passed()
+        .says_nothing_of("not approved yet");
+    assert_eq!(
+        world.valetkey(&["check", "--json"]).json()["approved"],
+        true
+    );
+}
+
+#[test]
 fn everything_that_is_wrong_is_told_at_once_with_its_line() {
     let mut world = World::new();
     bound(

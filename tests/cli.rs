@@ -204,6 +204,23 @@ fn runs_are_listed_shown_and_revoked() {
 }
 
 #[test]
+fn a_run_for_another_sandbox_is_of_the_project_one_stands_in() {
+    let mut world = World::new();
+    world.origin("shop.example", greeting());
+    world.policy("[[allow]]\nhost = \"shop.example\"\n");
+    let serving = world.serve();
+    let strict = world.path("elsewhere/strict.toml");
+    std::fs::write(&strict, "version = 1\n").unwrap();
+    let strict = strict.display().to_string();
+    let create = ["runs", "create", "--json", "--policy", &strict];
+    let run = world.valetkey_unkept(&create).passed().json()["run"].clone();
+    let shown = world.valetkey(&["runs", "show", "--json", run.as_str().unwrap()]);
+    let project = world.path("project").canonicalize().unwrap();
+    assert_eq!(shown.json()["project"], project.to_str().unwrap());
+    assert_eq!(serving.stop(), 0);
+}
+
+#[test]
 fn the_variables_of_a_run_come_in_every_form() {
     let mut world = World::new();
     world.origin("shop.example", greeting());

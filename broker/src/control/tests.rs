@@ -190,6 +190,12 @@ async fn what_is_wrong_is_told_as_a_problem() {
         (
             Method::POST,
             "/v1/runs",
+            Some(json!({"policy": "/p/valetkey.toml", "project": "p"})),
+            422,
+        ),
+        (
+            Method::POST,
+            "/v1/runs",
             Some(json!({"policy": "/p/valetkey.toml", "ttl": "x"})),
             422,
         ),

@@ -209,7 +209,7 @@ impl Broker {
     /// If the end cannot be kept. In this process the run has ended all the same.
     pub fn end_run(&self, run: &Run) -> Result<(), Error> {
         if self.live.end(run) {
-            self.audit.note(ended(run, "ended"));
+            self.audit.note(&ended(run, "ended"));
         }
         let now = Timestamp::now().as_millisecond();
         self.store.end_run(run.id(), now, self.audit.segment())?;
@@ -232,9 +232,9 @@ impl Broker {
         if self.store.end_run(id, now, self.audit.segment())? {
             let mut event = Event::new(EventKind::RunEnded);
             event.run = Some(id.clone());
-            event.policy = Some(stored.policy);
+            event.policy = Some(stored.policy.into());
             event.detail = Some("revoked".to_owned());
-            self.audit.note(event);
+            self.audit.note(&event);
         }
         Ok(())
     }
@@ -294,8 +294,8 @@ impl Broker {
         let now = Timestamp::now().as_millisecond();
         self.store.approve(&project, &digest.to_string(), now)?;
         let mut event = Event::new(EventKind::PolicyApproved);
-        event.policy = Some(digest.to_string());
-        self.audit.note(event);
+        event.policy = Some(digest.to_string().into());
+        self.audit.note(&event);
         Ok(())
     }
 
@@ -393,7 +393,7 @@ fn tidy_up(folder: &Folder, store: &Store, audit: &Audit, now: Timestamp) -> Res
                 "segment {}: {} bytes of a torn last line were cut off",
                 repaired.segment, repaired.cut
             ));
-            audit.note(event);
+            audit.note(&event);
         }
     }
     store.forget_runs(now.as_millisecond())

@@ -193,12 +193,12 @@ async fn seal(broker: &Arc<Broker>, new: NewRun) -> Result<(NewRun, Result<(), E
 async fn record(broker: &Broker, run: &Run) -> Result<(), Error> {
     let mut event = Event::new(EventKind::RunCreated);
     event.run = Some(run.id.clone());
-    event.policy = Some(run.policy().digest().to_string());
+    event.policy = Some(run.policy().digest().to_string().into());
     let mut minted = event.clone();
     minted.event = EventKind::TokenMinted;
     minted.detail = Some(format!("token {} until {}", run.jti, run.expires));
     // Queued in this order, and written at once.
-    tokio::try_join!(broker.audit.append(event), broker.audit.append(minted))?;
+    tokio::try_join!(broker.audit.append(&event), broker.audit.append(&minted))?;
     Ok(())
 }
 

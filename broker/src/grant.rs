@@ -15,6 +15,8 @@ use crate::owner::Binding;
 /// The broker checks grants itself; it does not trust the proxy to have done so.
 pub struct Grant {
     binding: Arc<Binding>,
+    /// The owner's name of the secret, shared with what is recorded about it.
+    name: Arc<str>,
     placeholder: String,
     pub(crate) value: Value,
 }
@@ -31,6 +33,7 @@ impl Grant {
     /// The right to a binding, with the placeholder that the run sees.
     pub(crate) fn new(binding: Arc<Binding>, placeholder: String) -> Self {
         Self {
+            name: binding.name.as_str().into(),
             binding,
             placeholder,
             value: Value {
@@ -42,7 +45,12 @@ impl Grant {
 
     /// The owner's name of the secret.
     pub fn secret(&self) -> &str {
-        &self.binding.name
+        &self.name
+    }
+
+    /// The same, to be kept.
+    pub fn secret_name(&self) -> &Arc<str> {
+        &self.name
     }
 
     /// Where in a request the secret may stand.

@@ -1,11 +1,15 @@
 //! Bytes as lower-case hexadecimal text.
 
-/// Appends bytes as hexadecimal digits.
-pub(crate) fn push(out: &mut Vec<u8>, bytes: &[u8]) {
-    for byte in bytes {
-        out.push(DIGITS[usize::from(byte >> 4)]);
-        out.push(DIGITS[usize::from(byte & 15)]);
+/// Appends a hash as hexadecimal digits.
+pub(crate) fn push(out: &mut Vec<u8>, hash: &[u8; 32]) {
+    let mut digits = [0; 64];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(hash) {
+        pair.copy_from_slice(&[
+            DIGITS[usize::from(byte >> 4)],
+            DIGITS[usize::from(byte & 15)],
+        ]);
     }
+    out.extend_from_slice(&digits);
 }
 
 /// Bytes as hexadecimal digits.

@@ -42,14 +42,14 @@ async fn read(
     }
     let mut event = Event::new(EventKind::SecretUsed);
     event.run = Some(run.id().clone());
-    event.policy = Some(run.policy().digest().to_string());
-    event.secret = Some(grant.secret().to_owned());
+    event.policy = Some(run.policy().digest().to_string().into());
+    event.secret = Some(Arc::clone(grant.secret_name()));
     event.detail = Some(format!(
         "read from its source: {}",
         grant.binding().source.kind()
     ));
     audit
-        .append(event)
+        .append(&event)
         .await
         .map_err(|_| CredentialError::AuditUnavailable)?;
     // Read once that is on record: a source may leave traces elsewhere that must have their line here.

@@ -38,10 +38,10 @@ pub(crate) async fn resume(broker: &Arc<Broker>) -> Result<Vec<NewRun>, Error> {
             Ok(new) => {
                 let mut event = Event::new(EventKind::RunResumed);
                 event.run = Some(new.run.id().clone());
-                event.policy = Some(stored.policy);
+                event.policy = Some(stored.policy.into());
                 event.detail = Some(format!("token {} until {}", new.run.jti, new.run.expires));
                 // On record before anything of it is answered.
-                broker.audit.append(event).await?;
+                broker.audit.append(&event).await?;
                 let segment = broker.audit.segment();
                 if broker.store.adopt_run(new.run.id(), segment)? && new.run.activate() {
                     broker.live.add(&new.run, new.alias.danger_expose());
@@ -112,9 +112,9 @@ fn end(broker: &Broker, stored: &StoredRun, error: &Error) -> Result<(), Error> 
     if broker.store.end_run(&id, now, broker.audit.segment())? {
         let mut event = Event::new(EventKind::RunEnded);
         event.run = Some(id);
-        event.policy = Some(stored.policy.clone());
+        event.policy = Some(stored.policy.as_str().into());
         event.detail = Some(format!("it cannot go on: {error}"));
-        broker.audit.note(event);
+        broker.audit.note(&event);
     }
     Ok(())
 }

@@ -98,7 +98,7 @@ impl Watched {
     fn end(&self, run: &Run, why: &str) -> Result<(), Error> {
         if self.live.end(run) {
             let now = Timestamp::now().as_millisecond();
-            self.audit.note(ended(run, why));
+            self.audit.note(&ended(run, why));
             self.store.end_run(run.id(), now, self.audit.segment())?;
         }
         Ok(())
@@ -108,7 +108,7 @@ impl Watched {
     fn end_all(&self) {
         for run in self.live.all() {
             if self.live.end(&run) {
-                self.audit.note(ended(&run, "the state cannot be read"));
+                self.audit.note(&ended(&run, "the state cannot be read"));
             }
         }
     }
@@ -118,7 +118,7 @@ impl Watched {
 pub(crate) fn ended(run: &Run, why: &str) -> Event {
     let mut event = Event::new(EventKind::RunEnded);
     event.run = Some(run.id().clone());
-    event.policy = Some(run.policy().digest().to_string());
+    event.policy = Some(run.policy().digest().to_string().into());
     event.detail = Some(why.to_owned());
     event
 }

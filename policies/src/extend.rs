@@ -215,6 +215,7 @@ impl<'s> Extending<'s> {
                 conditions: Vec::new(),
                 file: Arc::clone(&file),
                 line: 1,
+                label: preset.into(),
             };
             unit.rules.push(Placed {
                 value: rule,

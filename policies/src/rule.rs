@@ -29,6 +29,8 @@ pub struct Rule {
     pub(crate) conditions: Vec<Condition>,
     pub(crate) file: Arc<str>,
     pub(crate) line: usize,
+    /// What the audit log calls it.
+    pub(crate) label: Arc<str>,
 }
 
 /// Whether a rule gives or takes.
@@ -71,6 +73,11 @@ impl Rule {
     /// Where the rule was written, as `file:line`.
     pub fn origin(&self) -> String {
         format!("{}:{}", self.file, self.line)
+    }
+
+    /// What the audit log calls it: its name, or where it was written.
+    pub fn label(&self) -> &Arc<str> {
+        &self.label
     }
 
     /// The rule's name, if it has one.

@@ -10,14 +10,14 @@ use smallvec::SmallVec;
 use crate::destination::Destination;
 use crate::fields::Seen;
 use crate::principal::Principal;
-use crate::refusal::{Refusal, named};
+use crate::refusal::Refusal;
 
 /// Proof that the policy allows one request, or one tunnel. Only this file makes one.
 #[must_use]
 pub(crate) struct Permit {
     principal: Arc<Principal>,
     destination: Arc<Destination>,
-    rule: String,
+    rule: Arc<str>,
     /// Places in the run's grants.
     grants: Grants,
 }
@@ -34,7 +34,7 @@ impl Permit {
         &self.destination
     }
 
-    pub(crate) fn rule(&self) -> &str {
+    pub(crate) fn rule(&self) -> &Arc<str> {
         &self.rule
     }
 
@@ -78,7 +78,7 @@ pub(crate) fn authorize(
         Decision::Allow(allowed) => Ok(Permit {
             principal: Arc::clone(principal),
             destination: Arc::clone(destination),
-            rule: named(allowed.rule),
+            rule: Arc::clone(allowed.rule.label()),
             grants: grants(principal, destination, &allowed.secrets),
         }),
     }
@@ -110,7 +110,7 @@ pub(crate) fn authorize_connection(
         ConnectionDecision::Tunnel(rule) => Connection::Tunnel(Permit {
             principal: Arc::clone(principal),
             destination: Arc::clone(destination),
-            rule: named(rule),
+            rule: Arc::clone(rule.label()),
             grants: Grants::new(),
         }),
         // Some clients open a tunnel for plain http too; which it is shows in its first byte.

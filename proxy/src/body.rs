@@ -155,10 +155,10 @@ impl Sent {
         event.code = Some(Code::PlaceholderMisplaced);
         event.detail = Some("in a trailer, which was dropped".to_owned());
         if let Found::Placeholder(secret) = found {
-            event.secret = Some(secret.to_owned());
+            event.secret = Some(secret.into());
         }
         trailers.clear();
-        self.broker.audit().note(event);
+        self.broker.audit().note(&event);
     }
 }
 

@@ -15,6 +15,8 @@ use crate::refusal::Refusal;
 pub(crate) struct Destination {
     scheme: Scheme,
     host: Host,
+    /// The canonical host as text.
+    name: Arc<str>,
     port: u16,
     /// As it stands in `Host`.
     field: HeaderValue,
@@ -33,6 +35,7 @@ impl Destination {
         let field = HeaderValue::try_from(&text).map_err(|_| not_a_host())?;
         Ok(Self {
             scheme,
+            name: host.to_string().into(),
             host,
             port,
             field,
@@ -46,6 +49,10 @@ impl Destination {
 
     pub(crate) fn host(&self) -> &Host {
         &self.host
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
     }
 
     pub(crate) fn port(&self) -> u16 {

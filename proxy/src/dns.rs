@@ -132,7 +132,7 @@ async fn note_full(core: &Core, principal: &Principal) {
     let mut event = Event::new(EventKind::DnsRefused);
     event.run = Some(principal.run().id().clone());
     event.detail = Some(format!("no more names ({:?})", Door::Dns).to_lowercase());
-    if core.broker.audit().append(event).await.is_err() {
+    if core.broker.audit().append(&event).await.is_err() {
         tracing::error!("the audit log cannot be written");
     }
 }

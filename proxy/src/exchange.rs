@@ -96,7 +96,7 @@ async fn carry(
     .await?;
     for place in plan.grants() {
         if let Some(grant) = principal.run().grants().get(place) {
-            record.with_secret(grant.secret());
+            record.with_secret(grant.secret_name());
         }
     }
     // Nothing is resolved or dialled before this line is written, and it says which secrets are about to leave.
@@ -167,7 +167,7 @@ async fn take(
             Ok(()) => Code::PlaceholderMisplaced,
             Err(broker::AuditUnavailable) => Code::AuditUnavailable,
         });
-        refusal.secret = secret.map(str::to_owned);
+        refusal.secret = secret.map(Arc::from);
         return Err(refusal);
     }
     if taken.is_ok() {
@@ -178,7 +178,7 @@ async fn take(
         record.asking_for(plan.logged_path(path), names);
     }
     let permit = decision?;
-    record.by_rule(permit.rule().to_owned());
+    record.by_rule(permit.rule());
     Ok((permit, taken?))
 }
 
@@ -220,7 +220,7 @@ async fn inject(
                 | CredentialError::Source(_) => Code::CredentialUnavailable,
             });
             tracing::warn!(%error, "a credential is not available");
-            refusal.secret = Some(grant.secret().to_owned());
+            refusal.secret = Some(Arc::clone(grant.secret_name()));
             refusal
         })?;
         credentials.push((place, credential));

@@ -38,7 +38,7 @@ pub(crate) struct Principal {
     pub(crate) pool: Pool,
     pub(crate) names: Names,
     /// The digest of the policy that the run began with, as text.
-    digest: (Digest, String),
+    digest: (Digest, Arc<str>),
     /// One for each connection that the run may have.
     pub(crate) connections: Arc<Semaphore>,
     /// One for each connection of HTTP/2 that may have as many streams as the limits say.
@@ -63,7 +63,7 @@ impl Principal {
             names: Names::default(),
             digest: {
                 let digest = *run.policy().digest();
-                (digest, digest.to_string())
+                (digest, digest.to_string().into())
             },
             connections: Arc::new(Semaphore::new(connections(core, &run))),
             wide: Arc::new(Semaphore::new(core.limits.wide.min(Semaphore::MAX_PERMITS))),
@@ -105,11 +105,11 @@ impl Principal {
     }
 
     /// The digest of a policy as text; writing it out costs more than deciding by it.
-    pub(crate) fn digest_text(&self, digest: &Digest) -> String {
+    pub(crate) fn digest_text(&self, digest: &Digest) -> Arc<str> {
         if self.digest.0 == *digest {
-            self.digest.1.clone()
+            Arc::clone(&self.digest.1)
         } else {
-            digest.to_string()
+            digest.to_string().into()
         }
     }
 

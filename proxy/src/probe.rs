@@ -38,7 +38,7 @@ pub(crate) async fn refused(core: &Arc<Core>) -> Result<(), Error> {
         EventKind::ProbeFailed
     });
     event.run = Some(probe.run().id().clone());
-    let written = broker.audit().append(event).await;
+    let written = broker.audit().append(&event).await;
     if is_refused && written.is_ok() {
         Ok(())
     } else {

@@ -1,5 +1,6 @@
 //! Every request leaves exactly one final audit event, whatever became of it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -19,8 +20,9 @@ pub(crate) struct Record(Box<Entry>);
 
 struct Entry {
     broker: Arc<Broker>,
+    /// Its kind is set when it is written; its request is always there.
     event: Event,
-    request: Request,
+    id: RequestId,
     host: Option<Host>,
     arrived: Instant,
     uploaded: Option<Arc<AtomicU64>>,
@@ -39,21 +41,23 @@ enum State {
 impl Record {
     pub(crate) fn new(broker: &Arc<Broker>, door: Door, method: &str) -> Self {
         let millis = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
+        let id = RequestId::new(millis, fastrand::u64(..));
+        let mut event = Event::new(EventKind::RequestDenied);
+        event.request = Some(Request {
+            id: id.clone(),
+            door,
+            method: Some(logged(method)),
+            scheme: None,
+            host: None,
+            port: None,
+            ip: None,
+            path: None,
+            query_names: Vec::new(),
+        });
         Self(Box::new(Entry {
             broker: Arc::clone(broker),
-            event: Event::new(EventKind::RequestDenied),
-            request: Request {
-                id: RequestId::new(millis, fastrand::u64(..)),
-                door,
-                // A method is a token of any length; a log line is not.
-                method: Some(method.chars().take(32).collect()),
-                scheme: None,
-                host: None,
-                port: None,
-                ip: None,
-                path: None,
-                query_names: Vec::new(),
-            },
+            event,
+            id,
             host: None,
             arrived: Instant::now(),
             uploaded: None,
@@ -73,30 +77,36 @@ impl Record {
 
     pub(crate) fn to(&mut self, destination: &Destination) {
         let entry = &mut *self.0;
-        entry.request.scheme = Some(destination.scheme().as_str().to_owned());
-        entry.request.host = Some(destination.host().to_string());
-        entry.request.port = Some(destination.port());
         entry.host = Some(destination.host().clone());
+        if let Some(request) = &mut entry.event.request {
+            request.scheme = Some(destination.scheme().as_str().into());
+            request.host = Some(Arc::clone(destination.name()));
+            request.port = Some(destination.port());
+        }
     }
 
     pub(crate) fn asking_for(&mut self, path: String, query_names: Vec<String>) {
-        self.0.request.path = Some(path);
-        self.0.request.query_names = query_names;
+        if let Some(request) = &mut self.0.event.request {
+            request.path = Some(path);
+            request.query_names = query_names;
+        }
     }
 
-    pub(crate) fn by_rule(&mut self, rule: String) {
-        self.0.event.rule = Some(rule);
+    pub(crate) fn by_rule(&mut self, rule: &Arc<str>) {
+        self.0.event.rule = Some(Arc::clone(rule));
     }
 
-    pub(crate) fn with_secret(&mut self, secret: &str) {
+    pub(crate) fn with_secret(&mut self, secret: &Arc<str>) {
         self.0.event.secret = Some(match self.0.event.secret.take() {
-            Some(before) => format!("{before},{secret}"),
-            None => secret.to_owned(),
+            Some(before) => format!("{before},{secret}").into(),
+            None => Arc::clone(secret),
         });
     }
 
     pub(crate) fn reached(&mut self, ip: std::net::IpAddr, tls: Option<Tls>) {
-        self.0.request.ip = Some(ip);
+        if let Some(request) = &mut self.0.event.request {
+            request.ip = Some(ip);
+        }
         self.0.event.tls = tls;
     }
 
@@ -121,8 +131,8 @@ impl Record {
 
     /// Writes down that the request is about to leave. Nothing may be resolved or dialled before this returns.
     pub(crate) async fn start(&mut self) -> Result<(), AuditUnavailable> {
-        let event = self.0.event(EventKind::RequestStarted);
-        self.0.broker.audit().append(event).await?;
+        self.0.event.event = EventKind::RequestStarted;
+        self.0.broker.audit().append(&self.0.event).await?;
         self.0.state = State::Started;
         Ok(())
     }
@@ -139,20 +149,21 @@ impl Record {
             entry.event.secret.clone_from(&refusal.secret);
         }
         entry.sum_up();
-        let event = entry.event(EventKind::RequestDenied);
         if entry.state == State::Final {
             return Ok(());
         }
         entry.state = State::Final;
-        entry.broker.audit().append(event).await
+        entry.event.event = EventKind::RequestDenied;
+        entry.broker.audit().append(&entry.event).await
     }
 
     /// Writes down that something of this run was sent where it does not belong.
     pub(crate) async fn misplaced(&mut self, secret: Option<&str>) -> Result<(), AuditUnavailable> {
-        let mut event = self.0.event(EventKind::PlaceholderMisplaced);
-        event.secret = secret.map(str::to_owned);
+        let mut event = self.0.event.clone();
+        event.event = EventKind::PlaceholderMisplaced;
+        event.secret = secret.map(Arc::from);
         event.code = Some(Code::PlaceholderMisplaced);
-        self.0.broker.audit().append(event).await
+        self.0.broker.audit().append(&event).await
     }
 
     /// Nothing is to be recorded: what came of it has records of its own.
@@ -178,10 +189,10 @@ impl Record {
     /// What is known, for the one who has to be told of a refusal.
     pub(crate) fn asked(&self, is_grpc: bool) -> Asked<'_> {
         Asked {
-            request: &self.0.request.id,
+            request: &self.0.id,
             run: self.0.event.run.as_ref(),
             host: self.0.host.as_ref(),
-            method: self.0.request.method.as_deref(),
+            method: self.0.event.request.as_ref().and_then(|request| request.method.as_deref()),
             policy: self.0.event.policy.as_deref(),
             is_grpc,
         }
@@ -200,36 +211,8 @@ impl Entry {
             self.event.detail = detail.map(str::to_owned);
         }
         self.sum_up();
-        // Nobody asks for them any more, so they are not copied.
-        let event = Event {
-            event: kind,
-            request: Some(self.take_request()),
-            ..std::mem::replace(&mut self.event, Event::new(kind))
-        };
-        self.broker.audit().note(event);
-    }
-
-    fn event(&self, kind: EventKind) -> Event {
-        Event {
-            event: kind,
-            request: Some(self.request.clone()),
-            ..self.event.clone()
-        }
-    }
-
-    fn take_request(&mut self) -> Request {
-        let empty = Request {
-            id: self.request.id.clone(),
-            door: self.request.door,
-            method: None,
-            scheme: None,
-            host: None,
-            port: None,
-            ip: None,
-            path: None,
-            query_names: Vec::new(),
-        };
-        std::mem::replace(&mut self.request, empty)
+        self.event.event = kind;
+        self.broker.audit().note(&self.event);
     }
 
     fn sum_up(&mut self) {
@@ -252,6 +235,19 @@ impl Drop for Entry {
         self.finish(Some("the client went away"));
     }
 }
+
+/// A method is a token of any length; a log line is not.
+fn logged(method: &str) -> Cow<'static, str> {
+    match KNOWN.iter().find(|known| **known == method) {
+        Some(known) => Cow::Borrowed(known),
+        None => Cow::Owned(method.chars().take(32).collect()),
+    }
+}
+
+/// The methods that need no copy.
+const KNOWN: [&str; 8] = [
+    "GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT",
+];
 
 fn millis(since: Instant) -> f64 {
     (since.elapsed().as_secs_f64() * 1e6).round() / 1e3

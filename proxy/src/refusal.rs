@@ -1,6 +1,7 @@
 //! Why one request is refused, before anybody is told.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use policies::{Host, RefusalCode};
 use sdk::Code;
@@ -13,9 +14,9 @@ pub(crate) struct Refusal {
     /// What the run is told to do about it, where the code alone does not say it.
     pub(crate) hint: Option<Cow<'static, str>>,
     /// The rule that decided; for the audit log only.
-    pub(crate) rule: Option<String>,
+    pub(crate) rule: Option<Arc<str>>,
     /// The secret it is about; for the audit log only.
-    pub(crate) secret: Option<String>,
+    pub(crate) secret: Option<Arc<str>>,
     /// The status, where that of the code says less than HTTP can.
     pub(crate) status: Option<u16>,
 }
@@ -71,16 +72,11 @@ impl From<policies::Refusal<'_>> for Refusal {
         Self {
             code: code(refusal.code),
             hint: refusal.reason.map(|reason| Cow::Owned(reason.to_owned())),
-            rule: refusal.rule.map(named),
+            rule: refusal.rule.map(|rule| Arc::clone(rule.label())),
             secret: None,
             status: None,
         }
     }
-}
-
-/// How the audit log names a rule.
-pub(crate) fn named(rule: &policies::Rule) -> String {
-    rule.name().map_or_else(|| rule.origin(), str::to_owned)
 }
 
 fn code(code: RefusalCode) -> Code {

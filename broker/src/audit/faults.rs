@@ -151,11 +151,11 @@ async fn with_disk_durability_no_line_that_was_answered_for_is_lost_when_the_pow
     for written in [0, 1, 40, 100_000] {
         let log = Log::new(Durability::Disk);
         for events in 1..=5 {
-            log.audit.append(event()).await.unwrap();
+            log.audit.append(&event()).await.unwrap();
             assert_eq!(log.events(), events);
         }
         log.disk.device().refuses_to_sync = true;
-        assert_eq!(log.audit.append(event()).await, Err(AuditUnavailable));
+        assert_eq!(log.audit.append(&event()).await, Err(AuditUnavailable));
         let (events, found) = log.after_power_failed(written);
         assert_eq!(found.findings, []);
         assert!(found.torn.is_empty());
@@ -166,7 +166,7 @@ async fn with_disk_durability_no_line_that_was_answered_for_is_lost_when_the_pow
 #[tokio::test]
 async fn with_process_durability_what_the_power_took_is_told() {
     let log = Log::new(Durability::Process);
-    log.audit.append(event()).await.unwrap();
+    log.audit.append(&event()).await.unwrap();
     log.audit.flush().await.unwrap();
     // The layer does drop what was not synced.
     assert_eq!(log.events(), 0);
@@ -178,27 +178,27 @@ async fn with_process_durability_what_the_power_took_is_told() {
 #[tokio::test]
 async fn after_a_sync_that_failed_nothing_more_is_promised() {
     let log = Log::new(Durability::Disk);
-    log.audit.append(event()).await.unwrap();
+    log.audit.append(&event()).await.unwrap();
     log.disk.device().refuses_to_sync = true;
-    assert_eq!(log.audit.append(event()).await, Err(AuditUnavailable));
+    assert_eq!(log.audit.append(&event()).await, Err(AuditUnavailable));
     // What the kernel had dropped by then is not written when it says that all is well again.
     log.disk.device().refuses_to_sync = false;
-    assert_eq!(log.audit.append(event()).await, Err(AuditUnavailable));
+    assert_eq!(log.audit.append(&event()).await, Err(AuditUnavailable));
 }
 
 #[tokio::test]
 async fn a_disk_that_fills_up_in_the_middle_of_a_line_leaves_whole_lines_and_goes_on_with_room() {
     for room in [0, 1, 40, 200] {
         let log = Log::new(Durability::Disk);
-        log.audit.append(event()).await.unwrap();
+        log.audit.append(&event()).await.unwrap();
         log.disk.device().room = Some(room);
-        log.audit.note(event());
+        log.audit.note(&event());
         for _ in 0..3 {
-            assert_eq!(log.audit.append(event()).await, Err(AuditUnavailable));
+            assert_eq!(log.audit.append(&event()).await, Err(AuditUnavailable));
         }
         assert_eq!(log.events(), 1);
         log.disk.device().room = None;
-        log.audit.append(event()).await.unwrap();
+        log.audit.append(&event()).await.unwrap();
         // The note was kept meanwhile; what was answered with an error is not there.
         assert_eq!(log.events(), 3);
         log.audit.close();

@@ -34,18 +34,14 @@ impl Chain {
     }
 
     /// Writes the next line at the end of a buffer.
-    ///
-    /// The body must be a struct with at least one member; anything else is an error, and the buffer is as before.
-    pub(crate) fn push<T: Serialize>(
-        &mut self,
-        body: &T,
-        time: Timestamp,
-        out: &mut Vec<u8>,
-    ) -> Result<(), serde_json::Error> {
+    pub(crate) fn push(&mut self, body: &Body, time: &Stamp, out: &mut Vec<u8>) {
         let start = out.len();
-        self.push_body(body, time, out).inspect_err(|_| {
-            out.truncate(start);
-        })?;
+        out.extend_from_slice(b"{\"v\":1,\"seq\":");
+        out.extend_from_slice(itoa::Buffer::new().format(self.seq + 1).as_bytes());
+        out.extend_from_slice(b",\"time\":\"");
+        out.extend_from_slice(time.0.as_bytes());
+        out.extend_from_slice(b"\",");
+        out.extend_from_slice(body.members());
         out.extend_from_slice(b",\"prev\":\"");
         hex::push(out, &self.hash);
         out.extend_from_slice(b"\"}");
@@ -56,37 +52,6 @@ impl Chain {
         out.extend_from_slice(b"\"}\n");
         self.seq += 1;
         self.hash = hash;
-        Ok(())
-    }
-
-    /// The line up to its `prev`, without a closing brace.
-    fn push_body<T: Serialize>(
-        &self,
-        body: &T,
-        time: Timestamp,
-        out: &mut Vec<u8>,
-    ) -> Result<(), serde_json::Error> {
-        out.extend_from_slice(b"{\"v\":1,\"seq\":");
-        serde_json::to_writer(&mut *out, &(self.seq + 1))?;
-        out.extend_from_slice(b",\"time\":\"");
-        let mut text = String::with_capacity(32);
-        // Microseconds, always six digits, so that times sort as text.
-        DateTimePrinter::new()
-            .precision(Some(6))
-            .print_timestamp(&time, &mut text)
-            .map_err(serde::ser::Error::custom)?;
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
-        let body_at = out.len();
-        serde_json::to_writer(&mut *out, body)?;
-        // The body's own braces go: it continues the object that the line began.
-        let is_object = out[body_at] == b'{' && out.len() > body_at + 2;
-        if !is_object {
-            return Err(serde::ser::Error::custom("a line's body must be an object"));
-        }
-        out[body_at] = b',';
-        out.pop();
-        Ok(())
     }
 
     /// Checks that a line, without its line end, is the next one, and moves on to it.
@@ -103,6 +68,40 @@ impl Chain {
         }
         *self = Self { seq, hash };
         Ok(())
+    }
+}
+
+/// What a line says of itself, written out: a JSON object.
+pub(crate) struct Body(Vec<u8>);
+
+impl Body {
+    /// Writes out a struct with at least one member; anything else is an error.
+    pub(crate) fn new<T: Serialize>(body: &T) -> Result<Self, serde_json::Error> {
+        let mut out = Vec::with_capacity(USUAL_BODY);
+        serde_json::to_writer(&mut out, body)?;
+        if out.starts_with(b"{") && out.len() > 2 {
+            Ok(Self(out))
+        } else {
+            Err(serde::ser::Error::custom("a line's body must be an object"))
+        }
+    }
+
+    /// Without its braces: it continues the object that the line began.
+    fn members(&self) -> &[u8] {
+        &self.0[1..self.0.len() - 1]
+    }
+}
+
+/// When a line was written, as text: microseconds, always six digits, so that times sort as text.
+pub(crate) struct Stamp(String);
+
+impl Stamp {
+    pub(crate) fn new(time: Timestamp) -> Result<Self, jiff::Error> {
+        let mut text = String::with_capacity(32);
+        DateTimePrinter::new()
+            .precision(Some(6))
+            .print_timestamp(&time, &mut text)?;
+        Ok(Self(text))
     }
 }
 
@@ -152,6 +151,9 @@ pub(crate) fn sha256(bytes: &[u8]) -> Hash {
     hash
 }
 
+/// Room for a request's event.
+const USUAL_BODY: usize = 640;
+
 /// `,"hash":"` + 64 digits + `"}`.
 const HASH_MEMBER: usize = 9 + 64 + 2;
 
@@ -166,8 +168,9 @@ mod tests {
         (0..count)
             .map(|_| {
                 let mut out = Vec::new();
-                let event = Event::new(EventKind::RunCreated);
-                chain.push(&event, Timestamp::UNIX_EPOCH, &mut out).unwrap();
+                let event = Body::new(&Event::new(EventKind::RunCreated)).unwrap();
+                let time = Stamp::new(Timestamp::UNIX_EPOCH).unwrap();
+                chain.push(&event, &time, &mut out);
                 assert_eq!(out.pop(), Some(b'\n'));
                 out
             })
@@ -224,13 +227,9 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_no_object_leaves_the_buffer_alone() {
-        let mut out = b"before".to_vec();
-        assert!(
-            Chain::start("seg")
-                .push(&7, Timestamp::UNIX_EPOCH, &mut out)
-                .is_err()
-        );
-        assert_eq!(out, b"before");
+    fn a_body_that_is_no_object_is_refused() {
+        assert!(Body::new(&7).is_err());
+        assert!(Body::new(&serde_json::json!({})).is_err());
+        assert!(Body::new(&serde_json::json!({"event": "x"})).is_ok());
     }
 }

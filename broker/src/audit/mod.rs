@@ -30,7 +30,7 @@ pub use show::Record;
 pub use verify::{Finding, Problem, Verification};
 
 pub(crate) use checkpoint::{EpochKey, Signer, VerificationKey};
-pub(crate) use line::Chain;
+pub(crate) use line::{Body, Chain};
 pub(crate) use repair::repair;
 pub(crate) use segment::is_abandoned;
 pub(crate) use show::show;
@@ -103,18 +103,29 @@ impl Audit {
     /// # Errors
     /// [`AuditUnavailable`] if it cannot be written, or not within a bounded time. The caller must then not do what the
     /// event says. The line may still appear later.
-    pub fn append(&self, event: Event) -> impl Future<Output = Result<(), AuditUnavailable>> + '_ {
-        // On the heap at once, so that what waits for it stays small.
-        let event = Box::new(event);
-        self.bounded(async { flatten(self.queue.append(event).await.await) })
+    pub fn append(
+        &self,
+        event: &Event,
+    ) -> impl Future<Output = Result<(), AuditUnavailable>> + use<'_> {
+        // Written out at once, so that nothing is copied and what waits for it stays small.
+        let body = Body::new(event);
+        self.bounded(async {
+            let body = body.map_err(|error| unwritten(&error))?;
+            flatten(self.queue.append(body).await.await)
+        })
     }
 
     /// Queues an event that says how something ended whose beginning was [appended](Self::append).
     ///
     /// It is kept until it can be written. What has no beginning on record is appended instead, so that a flood of it
     /// is slowed down.
-    pub fn note(&self, event: Event) {
-        self.queue.push(Command::Note(Box::new(event)));
+    pub fn note(&self, event: &Event) {
+        match Body::new(event) {
+            Ok(body) => self.queue.push(Command::Note(body)),
+            Err(error) => {
+                unwritten(&error);
+            }
+        }
     }
 
     /// Returns once everything queued before is durable, signed, and its head is in the store.
@@ -157,6 +168,12 @@ impl Drop for Audit {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// An event that is not JSON. None of ours can be so.
+fn unwritten(error: &serde_json::Error) -> AuditUnavailable {
+    tracing::error!(%error, "an audit event cannot be written out");
+    AuditUnavailable
 }
 
 /// An answer that was dropped means that there is no writer any more.

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sdk::audit::Event;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::AuditUnavailable;
+use super::line::Body;
 
 /// Tells the one who waits that the line stands, or that it does not.
 pub(crate) type Answer = oneshot::Sender<Result<(), AuditUnavailable>>;
@@ -15,9 +15,9 @@ pub(crate) type Answer = oneshot::Sender<Result<(), AuditUnavailable>>;
 /// One thing for the writer to do.
 pub(crate) enum Command {
     /// Write an event and answer once it is durable.
-    Append(Box<Event>, Answer),
+    Append(Body, Answer),
     /// Write an event; nobody waits.
-    Note(Box<Event>),
+    Note(Body),
     /// Answer once everything before is durable and the head is recorded.
     Flush(Answer),
     /// Write everything before, close the segment and stop.
@@ -59,7 +59,7 @@ impl Queue {
     /// their events go out in the same write.
     pub(crate) async fn append(
         self: &Arc<Self>,
-        event: Box<Event>,
+        event: Body,
     ) -> oneshot::Receiver<Result<(), AuditUnavailable>> {
         let (answer, answered) = oneshot::channel();
         // The semaphore is never closed. If it were, the answer would be dropped, which reads as unavailable.

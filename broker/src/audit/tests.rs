@@ -7,6 +7,7 @@ use sdk::audit::EventKind;
 
 use crate::store::tests::Fixture;
 
+use super::line::Stamp;
 use super::*;
 
 struct Log {
@@ -52,7 +53,7 @@ impl Log {
     async fn closed(&self, events: usize) -> PathBuf {
         let audit = self.open();
         for _ in 0..events {
-            audit.append(event()).await.unwrap();
+            audit.append(&event()).await.unwrap();
         }
         audit.close();
         segment::path(&self.folder, audit.segment())
@@ -145,9 +146,8 @@ async fn an_added_line_is_found() {
             seq: 6,
             hash: crate::hex::decode(last["hash"].as_str().unwrap()).unwrap(),
         };
-        chain
-            .push(&event(), jiff::Timestamp::now(), &mut out)
-            .unwrap();
+        let now = Stamp::new(jiff::Timestamp::now()).unwrap();
+        chain.push(&Body::new(&event()).unwrap(), &now, &mut out);
         lines.push(String::from_utf8(out).unwrap().trim_end().to_owned());
     };
     assert_eq!(finding(change).await, Some((7, Problem::Extended)));
@@ -161,11 +161,10 @@ async fn a_chain_made_anew_without_the_keys_is_found() {
     let text = std::fs::read_to_string(&path).unwrap();
     let checkpoint: serde_json::Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     let (mut out, mut chain) = (Vec::new(), Chain::start(&name));
-    let now = jiff::Timestamp::now();
-    chain
-        .push(&Event::new(EventKind::RunCreated), now, &mut out)
-        .unwrap();
-    chain.push(&event(), now, &mut out).unwrap();
+    let now = Stamp::new(jiff::Timestamp::now()).unwrap();
+    let created = Body::new(&Event::new(EventKind::RunCreated)).unwrap();
+    chain.push(&created, &now, &mut out);
+    chain.push(&Body::new(&event()).unwrap(), &now, &mut out);
     let copied = checkpoint::Checkpoint {
         event: "log.checkpoint".to_owned(),
         kid: checkpoint["kid"].as_str().unwrap().to_owned(),
@@ -173,7 +172,7 @@ async fn a_chain_made_anew_without_the_keys_is_found() {
         mac: checkpoint["mac"].as_str().unwrap().to_owned(),
         signature: checkpoint["signature"].as_str().unwrap().to_owned(),
     };
-    chain.push(&copied, now, &mut out).unwrap();
+    chain.push(&Body::new(&copied).unwrap(), &now, &mut out);
     std::fs::write(&path, out).unwrap();
     let finding = log.verify().findings.remove(0);
     assert_eq!((finding.line, finding.problem), (3, Problem::Signature));
@@ -199,7 +198,7 @@ async fn a_file_that_nobody_wrote_is_found() {
 async fn a_line_stands_in_the_file_when_its_append_returns() {
     let log = Log::new();
     let audit = log.open();
-    audit.append(event()).await.unwrap();
+    audit.append(&event()).await.unwrap();
     let text = std::fs::read_to_string(segment::path(&log.folder, audit.segment())).unwrap();
     assert_eq!(text.lines().count(), 1);
     assert!(text.contains("request.started"));
@@ -209,7 +208,7 @@ async fn a_line_stands_in_the_file_when_its_append_returns() {
 async fn a_note_stands_in_the_file_after_a_flush() {
     let log = Log::new();
     let audit = log.open();
-    audit.note(event());
+    audit.note(&event());
     audit.flush().await.unwrap();
     assert_eq!(log.verify().lines, 2);
 }
@@ -220,10 +219,10 @@ async fn a_log_that_cannot_be_written_says_so_and_loses_no_note() {
     let hidden = log.folder.with_file_name("hidden");
     let audit = log.open();
     std::fs::rename(&log.folder, &hidden).unwrap();
-    audit.note(event());
-    assert_eq!(audit.append(event()).await, Err(AuditUnavailable));
+    audit.note(&event());
+    assert_eq!(audit.append(&event()).await, Err(AuditUnavailable));
     std::fs::rename(&hidden, &log.folder).unwrap();
-    audit.append(event()).await.unwrap();
+    audit.append(&event()).await.unwrap();
     audit.close();
     let text = std::fs::read_to_string(segment::path(&log.folder, audit.segment())).unwrap();
     // The note was kept; the event that was answered with an error is not there.
@@ -239,7 +238,7 @@ async fn many_writers_at_once_leave_whole_segments() {
             let audit = Arc::clone(&audit);
             tokio::spawn(async move {
                 for _ in 0..20 {
-                    audit.append(event()).await.unwrap();
+                    audit.append(&event()).await.unwrap();
                 }
             })
         })
@@ -258,7 +257,7 @@ async fn a_torn_last_line_is_no_fault_and_is_cut_off() {
     use std::io::Write;
     let log = Log::new();
     let audit = log.open();
-    audit.append(event()).await.unwrap();
+    audit.append(&event()).await.unwrap();
     audit.flush().await.unwrap();
     let path = segment::path(&log.folder, audit.segment());
     // As if its process had been killed: nobody closes the segment, and the lock goes.
@@ -288,9 +287,9 @@ async fn a_torn_last_line_is_no_fault_and_is_cut_off() {
 async fn the_segment_of_a_living_process_is_left_alone() {
     let log = Log::new();
     let audit = log.open();
-    audit.append(event()).await.unwrap();
+    audit.append(&event()).await.unwrap();
     assert_eq!(repair(&log.folder, &log.fixture.store()).unwrap(), []);
-    audit.append(event()).await.unwrap();
+    audit.append(&event()).await.unwrap();
 }
 
 #[tokio::test]

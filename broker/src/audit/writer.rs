@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use sdk::audit::{Event, EventKind};
 
 use super::checkpoint::{Checkpoint, EpochKey, Signer};
-use super::line::Chain;
+use super::line::{Body, Chain, Stamp};
 use super::medium::Laying;
 use super::queue::{Answer, Command, Queue};
 use super::segment::Segment;
@@ -24,7 +24,7 @@ pub(crate) struct Writer {
     begun: Option<(EpochKey, Signer)>,
     open: Option<Open>,
     /// Events nobody waits for that could not be written yet.
-    kept: VecDeque<Box<Event>>,
+    kept: VecDeque<Body>,
     /// How many events were given up because too many were kept.
     lost: u64,
     buffer: Vec<u8>,
@@ -104,7 +104,7 @@ impl Writer {
     }
 
     /// Writes a batch of events, oldest first, and answers those who wait.
-    fn write(&mut self, events: Vec<(Box<Event>, Option<Answer>)>) {
+    fn write(&mut self, events: Vec<(Body, Option<Answer>)>) {
         if events.is_empty() && self.kept.is_empty() && self.lost == 0 {
             return;
         }
@@ -129,14 +129,14 @@ impl Writer {
 
     fn try_write(
         &mut self,
-        events: &[(Box<Event>, Option<Answer>)],
+        events: &[(Body, Option<Answer>)],
     ) -> Result<(), AuditUnavailable> {
         let lost = self.lost;
         self.ensure_open()?;
         let Some(open) = self.open.as_mut() else {
             return Err(AuditUnavailable);
         };
-        let now = Timestamp::now();
+        let now = Stamp::new(Timestamp::now()).map_err(unavailable)?;
         let mut chain = open.chain;
         self.buffer.clear();
         let all = self
@@ -144,16 +144,13 @@ impl Writer {
             .iter()
             .chain(events.iter().map(|(event, _)| event));
         for event in all {
-            chain
-                .push(event, now, &mut self.buffer)
-                .map_err(unavailable)?;
+            chain.push(event, &now, &mut self.buffer);
         }
         if lost > 0 {
             let mut event = Event::new(EventKind::LogRepaired);
             event.detail = Some(format!("{lost} final records could not be kept"));
-            chain
-                .push(&event, now, &mut self.buffer)
-                .map_err(unavailable)?;
+            let event = Body::new(&event).map_err(unavailable)?;
+            chain.push(&event, &now, &mut self.buffer);
         }
         open.append(&self.buffer, chain)
     }
@@ -184,7 +181,7 @@ impl Writer {
         Ok(())
     }
 
-    fn keep(&mut self, event: Box<Event>) {
+    fn keep(&mut self, event: Body) {
         if self.kept.len() < KEPT {
             self.kept.push_back(event);
         } else {
@@ -238,9 +235,9 @@ impl Open {
         self.epoch += 1;
         let mut chain = self.chain;
         buffer.clear();
-        chain
-            .push(&line, Timestamp::now(), buffer)
-            .map_err(unavailable)?;
+        let line = Body::new(&line).map_err(unavailable)?;
+        let now = Stamp::new(Timestamp::now()).map_err(unavailable)?;
+        chain.push(&line, &now, buffer);
         self.append(buffer, chain)?;
         self.unsigned = 0;
         Ok(())

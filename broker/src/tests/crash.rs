@@ -54,7 +54,7 @@ async fn writes_for_ever() {
     event.run = Some(new.run.id().clone());
     let mut written: u64 = 0;
     loop {
-        broker.audit().append(event.clone()).await.unwrap();
+        broker.audit().append(&event).await.unwrap();
         written += 1;
         println!("\nwritten {written} {}", new.run.id());
     }

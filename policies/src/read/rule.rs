@@ -51,9 +51,14 @@ fn read_common(section: &Section<'_>, file: &Arc<str>, effect: Effect) -> Option
         Effect::Allow => provider.map(|p| p.refusals.as_slice()).unwrap_or_default(),
         Effect::Deny => &[],
     };
+    let (name, line) = (read_line(section, "name", 100), section.line());
     let rule = Rule {
         effect,
-        name: read_line(section, "name", 100),
+        label: match &name {
+            Some(name) => name.as_str().into(),
+            None => format!("{file}:{line}").into(),
+        },
+        name,
         provider: provider.map(|provider| provider.id.clone()),
         secret: None,
         reason: None,
@@ -64,7 +69,7 @@ fn read_common(section: &Section<'_>, file: &Arc<str>, effect: Effect) -> Option
         endpoints: endpoint::read(section, refusals),
         conditions: condition::read(section),
         file: Arc::clone(file),
-        line: section.line(),
+        line,
     };
     Some(Rule {
         hosts: hosts?,

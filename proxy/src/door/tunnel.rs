@@ -51,7 +51,7 @@ pub(crate) async fn serve_captured(
 }
 
 async fn dial(core: &Core, permit: &Permit, record: &mut Record) -> Result<TcpStream, Refusal> {
-    record.by_rule(permit.rule().to_owned());
+    record.by_rule(permit.rule());
     // Nothing is resolved or dialled before this line is written.
     record
         .start()

@@ -1,5 +1,8 @@
 //! What one line of the audit log says.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Code, RequestId, RunId};
@@ -99,13 +102,13 @@ pub struct Event {
     pub code: Option<Code>,
     /// The rule that decided, as `file:line` or the rule's name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rule: Option<String>,
+    pub rule: Option<Arc<str>>,
     /// The digest of the policy.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<String>,
+    pub policy: Option<Arc<str>>,
     /// The owner's name of the secret that was put in.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub secret: Option<String>,
+    pub secret: Option<Arc<str>>,
     /// The HTTP status that the run saw.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
@@ -161,13 +164,13 @@ pub struct Request {
     pub door: Door,
     /// The method, or `CONNECT` for a tunnel.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub method: Option<String>,
+    pub method: Option<Cow<'static, str>>,
     /// `http`, `https` or `tcp`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub scheme: Option<String>,
+    pub scheme: Option<Cow<'static, str>>,
     /// The canonical host.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
+    pub host: Option<Arc<str>>,
     /// The port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,

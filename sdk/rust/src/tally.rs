@@ -30,14 +30,14 @@ impl Tally {
     /// Takes one more event into account.
     pub fn add(&mut self, event: &Event) {
         let request = event.request.as_ref();
-        let host = request.and_then(|request| request.host.clone());
+        let host = request.and_then(|request| request.host.as_deref().map(str::to_owned));
         match event.event {
             EventKind::RequestStarted => {
                 self.open.extend(request.map(|request| request.id.clone()));
                 if let Some(host) = host {
                     let entry = self.hosts.entry(host).or_default();
                     entry.requests += 1;
-                    entry.secrets.extend(event.secret.clone());
+                    entry.secrets.extend(event.secret.as_deref().map(str::to_owned));
                 }
             }
             EventKind::RequestFinished => {
@@ -46,7 +46,7 @@ impl Tally {
                     let entry = self.hosts.entry(host).or_default();
                     entry.bytes_in += event.bytes_in.unwrap_or(0);
                     entry.bytes_out += event.bytes_out.unwrap_or(0);
-                    entry.secrets.extend(event.secret.clone());
+                    entry.secrets.extend(event.secret.as_deref().map(str::to_owned));
                 }
             }
             EventKind::RequestDenied | EventKind::TokenRefused => {
@@ -162,7 +162,7 @@ mod tests {
             door: Door::Proxy,
             method: None,
             scheme: None,
-            host: Some(host.to_owned()),
+            host: Some(host.into()),
             port: None,
             ip: None,
             path: None,

@@ -69,9 +69,12 @@ pub(crate) async fn send(
         let flood = count_interim(&mut request, version);
         let answer = lease.sender().send(request);
         let answer = patiently(core.limits.answer, uploaded.as_deref(), answer);
-        let answered = tokio::select! {
-            answered = answer => answered?,
-            () = flood.notified() => return Err(Refusal::new(Code::UpstreamUnreachable)),
+        let answered = match flood {
+            None => answer.await?,
+            Some(flood) => tokio::select! {
+                answered = answer => answered?,
+                () = flood.notified() => return Err(Refusal::new(Code::UpstreamUnreachable)),
+            },
         };
         let mut error = match answered {
             Ok(response) => return Ok((response, lease)),
@@ -161,17 +164,18 @@ async fn patiently<T>(
 }
 
 /// Told when an upstream sends interim answers (1xx) without end. Streams of HTTP/2 have their own bound.
-fn count_interim(request: &mut Request<Upload>, version: Version) -> Arc<Notify> {
-    let flood = Arc::new(Notify::new());
-    if version != Version::HTTP_2 {
-        let (told, count) = (Arc::clone(&flood), AtomicU32::new(0));
-        hyper::ext::on_informational(request, move |_| {
-            if count.fetch_add(1, Ordering::Relaxed) >= MOST_INTERIM {
-                told.notify_one();
-            }
-        });
+fn count_interim(request: &mut Request<Upload>, version: Version) -> Option<Arc<Notify>> {
+    if version == Version::HTTP_2 {
+        return None;
     }
-    flood
+    let flood = Arc::new(Notify::new());
+    let (told, count) = (Arc::clone(&flood), AtomicU32::new(0));
+    hyper::ext::on_informational(request, move |_| {
+        if count.fetch_add(1, Ordering::Relaxed) >= MOST_INTERIM {
+            told.notify_one();
+        }
+    });
+    Some(flood)
 }
 
 fn is_idempotent(method: &Method) -> bool {

@@ -192,7 +192,12 @@ impl Record {
             request: &self.0.id,
             run: self.0.event.run.as_ref(),
             host: self.0.host.as_ref(),
-            method: self.0.event.request.as_ref().and_then(|request| request.method.as_deref()),
+            method: self
+                .0
+                .event
+                .request
+                .as_ref()
+                .and_then(|request| request.method.as_deref()),
             policy: self.0.event.policy.as_deref(),
             is_grpc,
         }

@@ -122,8 +122,8 @@ async fn another_protocol_to_an_address_by_number_is_refused_and_named_in_the_lo
             (event.code.unwrap(), request.host.unwrap(), request.port)
         })
         .collect();
-    let expected = ["192.0.2.1", "2001:db8::1"]
-        .map(|host| (sdk::Code::HostNotAllowed, host.into(), Some(22)));
+    let expected =
+        ["192.0.2.1", "2001:db8::1"].map(|host| (sdk::Code::HostNotAllowed, host.into(), Some(22)));
     assert_eq!(refused, expected);
 }
 

@@ -127,10 +127,7 @@ impl Writer {
         self.queue.release(appended);
     }
 
-    fn try_write(
-        &mut self,
-        events: &[(Body, Option<Answer>)],
-    ) -> Result<(), AuditUnavailable> {
+    fn try_write(&mut self, events: &[(Body, Option<Answer>)]) -> Result<(), AuditUnavailable> {
         let lost = self.lost;
         self.ensure_open()?;
         let Some(open) = self.open.as_mut() else {

@@ -37,7 +37,9 @@ impl Tally {
                 if let Some(host) = host {
                     let entry = self.hosts.entry(host).or_default();
                     entry.requests += 1;
-                    entry.secrets.extend(event.secret.as_deref().map(str::to_owned));
+                    entry
+                        .secrets
+                        .extend(event.secret.as_deref().map(str::to_owned));
                 }
             }
             EventKind::RequestFinished => {
@@ -46,7 +48,9 @@ impl Tally {
                     let entry = self.hosts.entry(host).or_default();
                     entry.bytes_in += event.bytes_in.unwrap_or(0);
                     entry.bytes_out += event.bytes_out.unwrap_or(0);
-                    entry.secrets.extend(event.secret.as_deref().map(str::to_owned));
+                    entry
+                        .secrets
+                        .extend(event.secret.as_deref().map(str::to_owned));
                 }
             }
             EventKind::RequestDenied | EventKind::TokenRefused => {

@@ -9,6 +9,7 @@ mod cli;
 mod clients;
 mod credentials;
 mod demo;
+mod faults;
 mod foresight;
 mod licences;
 mod limits;

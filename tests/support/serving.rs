@@ -28,9 +28,16 @@ pub(crate) struct Sidecar {
 
 impl Serving {
     pub(crate) fn start(world: &World, listen: &[&str]) -> Self {
+        Self::start_as(
+            world,
+            world.command(&[&["serve", "--json"], listen].concat()),
+        )
+    }
+
+    /// The same, by a command that ends as `valetkey serve --json`.
+    pub(crate) fn start_as(world: &World, mut command: Command) -> Self {
         let log = File::create(world.path("logs/serve.stderr")).unwrap();
-        let mut child = world
-            .command(&[&["serve", "--json"], listen].concat())
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -84,20 +91,7 @@ impl Serving {
             .valetkey_unkept(&[&["runs", "create", "--json"], more].concat())
             .passed()
             .json();
-        let text = |name: &str| {
-            created[name]
-                .as_str()
-                .unwrap_or_else(|| panic!("no {name}"))
-                .to_owned()
-        };
-        let run = text("run");
-        Sidecar {
-            environment: serde_json::from_value(created["env"].clone()).unwrap(),
-            token: text("token"),
-            alias: text("alias"),
-            ca_pem: text("ca_pem"),
-            run,
-        }
+        Sidecar::of(&created)
     }
 
     /// Asks it to end, and waits until it has.
@@ -127,6 +121,24 @@ impl Drop for Serving {
 }
 
 impl Sidecar {
+    /// A run as `runs create` tells of it.
+    pub(crate) fn of(created: &Value) -> Self {
+        let text = |name: &str| {
+            created[name]
+                .as_str()
+                .unwrap_or_else(|| panic!("no {name}"))
+                .to_owned()
+        };
+        let run = text("run");
+        Self {
+            environment: serde_json::from_value(created["env"].clone()).unwrap(),
+            token: text("token"),
+            alias: text("alias"),
+            ca_pem: text("ca_pem"),
+            run,
+        }
+    }
+
     /// A program outside any sandbox, with the run's environment and nothing else of ours.
     pub(crate) fn command(&self, world: &World, program: &str) -> Command {
         let mut command = Command::new(program);

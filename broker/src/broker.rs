@@ -385,6 +385,9 @@ impl Broker {
 
 /// Closes segments of processes that were killed, and ends their runs, but those that may go on.
 fn tidy_up(folder: &Folder, store: &Store, audit: &Audit, now: Timestamp) -> Result<(), Error> {
+    // Whoever repairs a segment holds its lock, and a server that looks for runs to go on with would take its writer for
+    // alive.
+    let _lock = folder.lock()?;
     for repaired in audit::repair(&folder.audit(), store)? {
         store.end_runs_of(&repaired.segment, now.as_millisecond())?;
         if repaired.cut > 0 {

@@ -120,7 +120,11 @@ fn workspace(wanted: &Wanted<'_>) -> Result<Option<Workspace>, Failure> {
                             .because(error)
                     })?;
             }
-            WorkspaceMode::Overlay { upper, work }
+            WorkspaceMode::Overlay {
+                upper,
+                work,
+                below: Vec::new(),
+            }
         }
     };
     let folder = &wanted.project.folder;

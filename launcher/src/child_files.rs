@@ -107,11 +107,13 @@ pub(crate) fn perform(
         }
         Op::Overlay {
             at,
+            from,
             lower,
             upper,
             work,
         } => {
             let context = open_file_system(c"overlay")?;
+            rustix::process::fchdir(open_beneath(root, from)?)?;
             mnt::fsconfig_set_string(&context, c"lowerdir", lower.as_c_str())?;
             mnt::fsconfig_set_string(&context, c"upperdir", upper.as_c_str())?;
             mnt::fsconfig_set_string(&context, c"workdir", work.as_c_str())?;
@@ -121,6 +123,7 @@ pub(crate) fn perform(
             // not wait for the disk.
             mnt::fsconfig_set_flag(&context, c"volatile")?;
             let mounted = mount(&context, NOSUID | NODEV)?;
+            rustix::process::fchdir(root)?;
             place(mounted.as_fd(), root, at)
         }
         Op::Terminals { at } => {

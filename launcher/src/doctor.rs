@@ -43,6 +43,7 @@ pub fn doctor() -> Vec<Check> {
         |layers| WorkspaceMode::Overlay {
             upper: layers.join("upper"),
             work: layers.join("work"),
+            below: Vec::new(),
         },
     ));
     checks.extend(groups());

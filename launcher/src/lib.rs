@@ -74,7 +74,8 @@ mod elsewhere;
 pub use answer::{Check, Doors, Finished, Stream};
 pub use error::Error;
 pub use spec::{
-    CaBundle, Limits, MadeUp, NetworkMode, Spec, Stdin, View, Workspace, WorkspaceMode,
+    CaBundle, Limits, MAX_LAYERS_BELOW, MadeUp, NetworkMode, Spec, Stdin, View, Workspace,
+    WorkspaceMode,
 };
 
 #[cfg(target_os = "linux")]

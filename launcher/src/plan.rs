@@ -75,6 +75,8 @@ pub(crate) enum Op {
     /// Mounts the overlay of the workspace.
     Overlay {
         at: CString,
+        /// The folder that the other paths start from: the kernel takes 255 bytes for all lower layers together.
+        from: CString,
         lower: CString,
         upper: CString,
         work: CString,

@@ -102,7 +102,9 @@ pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
     layout.notes.extend(notes);
     let command = command(spec, &home, &workdir, path, cgroup.as_ref())?;
     let (upper, work) = match view.workspace.as_ref().map(|workspace| &workspace.mode) {
-        Some(WorkspaceMode::Overlay { upper, work }) => (Some(upper.clone()), Some(work.clone())),
+        Some(WorkspaceMode::Overlay { upper, work, .. }) => {
+            (Some(upper.clone()), Some(work.clone()))
+        }
         Some(WorkspaceMode::ReadOnly | WorkspaceMode::ReadWrite) | None => (None, None),
     };
     Ok(Prepared {

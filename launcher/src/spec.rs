@@ -89,6 +89,10 @@ pub struct Workspace {
     pub protect: Vec<PathBuf>,
 }
 
+/// How many earlier layers an overlay shows at most: their names, `NNN/upper`, must fit into one mount option of the
+/// kernel's.
+pub const MAX_LAYERS_BELOW: usize = 20;
+
 /// How the workspace is shown.
 #[derive(Clone, Debug)]
 pub enum WorkspaceMode {
@@ -98,6 +102,9 @@ pub enum WorkspaceMode {
         upper: PathBuf,
         /// The overlay's scratch folder, empty, on the same file system as `upper`.
         work: PathBuf,
+        /// The `upper` folders of earlier layers that are shown between the folder and this layer, newest first; each
+        /// `LAYERS/NAME/upper`, as `upper` itself is then. At most [`MAX_LAYERS_BELOW`].
+        below: Vec<PathBuf>,
     },
     /// As it is, not writable.
     ReadOnly,

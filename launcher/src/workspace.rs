@@ -1,15 +1,15 @@
 //! How the workspace is shown, and what in it is hidden.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::error::Error;
 use crate::glob::Glob;
-use crate::layout::{Access, Layout, Ownership, is_dir, open, refused, relative};
+use crate::layout::{Access, Layout, Ownership, c_string, is_dir, open, refused, relative};
 use crate::plan::Op;
 use crate::search::Search;
-use crate::spec::{Workspace, WorkspaceMode};
+use crate::spec::{MAX_LAYERS_BELOW, Workspace, WorkspaceMode};
 
 /// Shows the workspace and covers what it hides; returns the hidden paths, relative to it.
 ///
@@ -32,7 +32,9 @@ pub(crate) fn show(
     }
     let globs = parse_globs(&workspace.hide)?;
     match &workspace.mode {
-        WorkspaceMode::Overlay { upper, work } => overlay(layout, host, upper, work)?,
+        WorkspaceMode::Overlay { upper, work, below } => {
+            overlay(layout, host, &Layers::of(upper, work, below)?)?;
+        }
         WorkspaceMode::ReadOnly => {
             layout.show(WHAT, host, Access::ReadOnly, Ownership::ReaderIfPossible)?
         }
@@ -98,7 +100,60 @@ pub(crate) fn show_to_read(layout: &mut Layout, host: &Path) -> Result<(), Error
     Ok(())
 }
 
-fn overlay(layout: &mut Layout, host: &Path, upper: &Path, work: &Path) -> Result<(), Error> {
+/// An overlay's layers: a folder that holds them all, and where each is in it.
+struct Layers<'a> {
+    folder: &'a Path,
+    upper: &'a Path,
+    work: PathBuf,
+    below: Vec<&'a Path>,
+    scratch: &'a Path,
+}
+
+impl<'a> Layers<'a> {
+    fn of(upper: &'a Path, work: &'a Path, below: &'a [PathBuf]) -> Result<Self, Error> {
+        let unusable = || Error::Fault("the layers of an overlay must lie in one folder".into());
+        let own = upper.parent().filter(|own| work.parent() == Some(own));
+        let folder = match below {
+            [] => own,
+            _ => own.and_then(Path::parent),
+        };
+        let folder = folder.ok_or_else(unusable)?;
+        let inside = |layer: &'a Path| {
+            let name = layer.strip_prefix(folder).map_err(|_| unusable())?;
+            simple_names(name)?;
+            Ok::<_, Error>(name)
+        };
+        if below.len() > MAX_LAYERS_BELOW {
+            return Err(Error::Fault(format!("more than {MAX_LAYERS_BELOW} layers")));
+        }
+        Ok(Self {
+            folder,
+            upper: inside(upper)?,
+            work: inside(work)?.to_owned(),
+            below: below
+                .iter()
+                .map(|layer| inside(layer))
+                .collect::<Result<_, _>>()?,
+            scratch: work,
+        })
+    }
+
+    /// All lower layers, the newest first, as the kernel takes them.
+    fn lower(&self, bottom: &Path) -> Result<CString, Error> {
+        let mut lower = OsString::new();
+        for layer in &self.below {
+            lower.push(layer);
+            lower.push(":");
+        }
+        lower.push(bottom);
+        if lower.len() > LONGEST_OPTION {
+            return Err(Error::Fault("the names of the layers are too long".into()));
+        }
+        c_string(lower)
+    }
+}
+
+fn overlay(layout: &mut Layout, host: &Path, layers: &Layers<'_>) -> Result<(), Error> {
     if let Some(below) = mounts_below(host).first() {
         return Err(refused(
             WHAT,
@@ -110,38 +165,35 @@ fn overlay(layout: &mut Layout, host: &Path, upper: &Path, work: &Path) -> Resul
             ),
         ));
     }
-    let (Some(layers), true) = (upper.parent(), upper.parent() == work.parent()) else {
-        return Err(Error::Fault("upper and work must lie in one folder".into()));
-    };
-    if layers.starts_with(host) {
+    if layers.folder.starts_with(host) {
         return Err(refused(
             WHAT,
             host,
             &format!(
                 "the layer for its changes would lie in the folder itself, at `{}`; work in a project folder rather \
                  than the home, or choose another state folder (`--state-dir`)",
-                layers.display()
+                layers.folder.display()
             ),
         ));
     }
-    let names = [simple_name(upper)?, simple_name(work)?];
-    clear_work(work).map_err(|source| Error::Machine {
-        part: format!("clearing `{}`", work.display()),
+    clear_work(layers.scratch).map_err(|source| Error::Machine {
+        part: format!("clearing `{}`", layers.scratch.display()),
         advice: "remove it by hand".into(),
         source,
     })?;
-    let (below, beside) = (Path::new("/.sandbox/lower"), Path::new("/.sandbox/layers"));
-    layout.place(WHAT, host, below)?;
-    layout.place("layer folder", layers, beside)?;
+    let (bottom, beside) = (Path::new("/.sandbox/lower"), Path::new("/.sandbox/layers"));
+    layout.place(WHAT, host, bottom)?;
+    layout.place("layer folder", layers.folder, beside)?;
     layout.dir(host, 0o755)?;
     layout.push(Op::Overlay {
         at: relative(host)?,
-        lower: relative(below)?,
-        upper: relative(&beside.join(names[0]))?,
-        work: relative(&beside.join(names[1]))?,
+        from: relative(beside)?,
+        lower: layers.lower(Path::new("../lower"))?,
+        upper: c_string(layers.upper)?,
+        work: c_string(&layers.work)?,
     });
     // The overlay holds both itself.
-    for at in [below, beside] {
+    for at in [bottom, beside] {
         layout.push(Op::Unmount { at: relative(at)? });
     }
     layout.note_shown(host);
@@ -174,14 +226,20 @@ pub(crate) fn remove_folder(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Names are put into mount options, where some characters mean something.
-fn simple_name(path: &Path) -> Result<&OsStr, Error> {
-    path.file_name()
-        .filter(|name| {
-            name.as_bytes()
-                .iter()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
-        })
-        .ok_or_else(|| Error::Fault("layer folders need plain names".into()))
+fn simple_names(path: &Path) -> Result<(), Error> {
+    let is_simple = path.components().all(|part| match part {
+        Component::Normal(name) => name
+            .as_bytes()
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte)),
+        Component::Prefix(_) | Component::RootDir | Component::CurDir | Component::ParentDir => {
+            false
+        }
+    });
+    match is_simple && path.components().next().is_some() {
+        true => Ok(()),
+        false => Err(Error::Fault("layer folders need plain names".into())),
+    }
 }
 
 fn refuse_system_folders(host: &Path) -> Result<(), Error> {
@@ -252,3 +310,5 @@ fn unescape(text: &str) -> PathBuf {
 }
 
 const WHAT: &str = "workspace";
+/// The kernel's `fsconfig` takes 256 bytes with the final NUL.
+const LONGEST_OPTION: usize = 255;

@@ -8,6 +8,7 @@ mod basics;
 mod files;
 mod hiding;
 mod kernel;
+mod layers;
 mod limits;
 mod network;
 mod processes;

@@ -41,6 +41,7 @@ fn an_overlay_that_the_kernel_refuses_is_named_and_nothing_runs() {
     let sandbox = sandbox.mode(launcher::WorkspaceMode::Overlay {
         upper: inside.join("upper"),
         work: inside.join("work"),
+        below: Vec::new(),
     });
     let error = prepare(&sandbox.spec).unwrap_err().to_string();
     assert!(error.contains("layer"), "{error}");

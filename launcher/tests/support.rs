@@ -36,6 +36,7 @@ impl Box {
             mode: WorkspaceMode::Overlay {
                 upper: folder.path().join("layers/upper"),
                 work: folder.path().join("layers/work"),
+                below: Vec::new(),
             },
             hide: Vec::new(),
             protect: Vec::new(),

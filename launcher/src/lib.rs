@@ -4,6 +4,7 @@
 //! command run and [`Started::wait`] tells how it ended. A sandbox that cannot be built as declared is not started.
 
 mod answer;
+pub mod changes;
 mod error;
 mod spec;
 

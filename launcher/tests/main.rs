@@ -4,6 +4,9 @@
 
 mod support;
 
+#[path = "../../tests/vm/boot/mod.rs"]
+mod boot;
+
 mod basics;
 mod files;
 mod hiding;
@@ -14,3 +17,4 @@ mod network;
 mod processes;
 mod setup;
 mod view;
+mod vm;

@@ -1,0 +1,206 @@
+//! A machine that a test boots: Debian's kernel under qemu, with files and a script of the test's.
+
+mod cpio;
+mod files;
+mod modules;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+pub(crate) use files::Files;
+
+/// Where the machine's files are while it runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Root {
+    /// On a disk with ext4, as on most machines.
+    Disk,
+    /// In the initial memory disk, as on some small machines.
+    Memory,
+}
+
+/// Boots, runs a shell script as root, and gives what it printed.
+///
+/// `None`, after saying why, where `tests/run` could not install what it takes.
+pub(crate) fn boot(files: &Files, root: Root, script: &str) -> Option<String> {
+    let kernel = match Kernel::find() {
+        Ok(kernel) => kernel,
+        Err(why) => {
+            eprintln!("skipped: {why}");
+            return None;
+        }
+    };
+    let folder = tempfile::Builder::new()
+        .prefix("valetkey-vm-")
+        .tempdir_in("/var/tmp")
+        .unwrap();
+    let path = |name: &str| folder.path().join(name);
+    files.write("script", &format!("{PREPARE}{script}\necho {DONE}\n"));
+    let mut early = cpio::Archive::default();
+    early.folder("proc");
+    early.folder("new");
+    early.file("busybox", &fs::read(files::BUSYBOX).unwrap());
+    for module in &kernel.modules {
+        early.file(&module.name, &module.bytes);
+    }
+    let names: Vec<&str> = kernel
+        .modules
+        .iter()
+        .map(|module| module.name.as_str())
+        .collect();
+    if root == Root::Memory {
+        early.tree(files.folder());
+    } else {
+        make_disk(files.folder(), &path("disk"));
+    }
+    early.file("init", init(root, &names).as_bytes());
+    fs::write(path("early"), early.end()).unwrap();
+    run(&kernel, folder.path(), root);
+    let printed = fs::read(path("printed")).unwrap_or_default();
+    let printed = String::from_utf8_lossy(&printed).replace('\r', "");
+    let console = fs::read(path("console")).unwrap_or_default();
+    assert!(
+        printed.lines().any(|line| line == DONE),
+        "the machine did not come to the end of its script:\n{printed}\n---- console:\n{}",
+        String::from_utf8_lossy(&console)
+    );
+    Some(printed)
+}
+
+/// The kernel that `tests/run` unpacked.
+struct Kernel {
+    image: PathBuf,
+    modules: Vec<modules::Module>,
+    acceleration: String,
+}
+
+impl Kernel {
+    fn find() -> Result<Self, String> {
+        let tools = std::env::var_os("VALETKEY_TEST_TOOLS").map_or_else(
+            || {
+                let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+                let mut found = here
+                    .ancestors()
+                    .map(|folder| folder.join("target/test-tools"));
+                found.find(|folder| folder.is_dir()).unwrap_or_default()
+            },
+            PathBuf::from,
+        );
+        let folder = tools.join("kernel");
+        // Written last, and only where all of it could be had; it names what qemu accelerates with.
+        let acceleration = fs::read_to_string(folder.join("acceleration")).map_err(|_| {
+            format!(
+                "no kernel to boot in {}: `tests/run` says why",
+                folder.display()
+            )
+        })?;
+        let image = fs::read_dir(folder.join("boot"))
+            .map_err(|error| error.to_string())?
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.display().to_string().contains("vmlinuz"))
+            .ok_or("no kernel in the package")?;
+        Ok(Self {
+            image,
+            modules: modules::find(&folder.join("lib/modules"), MODULES),
+            acceleration: acceleration.trim().to_owned(),
+        })
+    }
+}
+
+/// Runs qemu until the machine turns itself off. What the script prints lands in `printed`, the kernel's words in
+/// `console`.
+fn run(kernel: &Kernel, folder: &Path, root: Root) {
+    let serial = |name: &str| format!("file:{}", folder.join(name).display());
+    let mut command = Command::new("timeout");
+    // Bounded: what hangs in it is ended, and the test then says how far it came.
+    command.args(["--kill-after=5", SECONDS, "qemu-system-x86_64"]);
+    command.args(["-accel", &kernel.acceleration, "-smp", "2", "-m", MEBIBYTES]);
+    command.args(["-nodefaults", "-no-user-config", "-no-reboot"]);
+    command.args(["-display", "none"]);
+    command.args(["-serial", &serial("console"), "-serial", &serial("printed")]);
+    command.arg("-kernel").arg(&kernel.image);
+    command.arg("-initrd").arg(folder.join("early"));
+    command.args(["-append", "console=ttyS0 loglevel=4 panic=-1 oops=panic"]);
+    if root == Root::Disk {
+        let disk = folder.join("disk").display().to_string();
+        let drive = format!("file={disk},format=raw,if=virtio,cache=unsafe");
+        command.args(["-drive", &drive]);
+    }
+    let status = command.stdin(Stdio::null()).status().unwrap();
+    assert!(status.code().is_some(), "qemu: {status}");
+}
+
+fn make_disk(files: &Path, disk: &Path) {
+    let made = Command::new("/usr/sbin/mkfs.ext4")
+        .args(["-q", "-E", "root_owner=0:0", "-d"])
+        .args([files, disk])
+        .arg("3G")
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+}
+
+/// The first program: it loads the modules and goes over to the machine's root.
+fn init(root: Root, modules: &[&str]) -> String {
+    let go = match root {
+        Root::Disk => {
+            "/busybox mount -t ext4 /dev/vda /new\n/busybox mount -t devtmpfs dev /new/dev\n\
+             exec /busybox switch_root /new /busybox sh /script >/new/dev/ttyS1 2>&1 </dev/null\n"
+        }
+        Root::Memory => "exec /busybox sh /script >/dev/ttyS1 2>&1 </dev/null\n",
+    };
+    format!(
+        "#!/busybox sh\n/busybox mkdir -p /dev\n/busybox mount -t devtmpfs dev /dev\n\
+         for module in {}; do /busybox insmod /$module; done\n{go}",
+        modules.join(" ")
+    )
+}
+
+/// What every script begins with: what a distribution's start-up would have mounted, and the power off in the end.
+const PREPARE: &str = r#"
+export PATH=/usr/bin:/bin HOME=/root LC_ALL=C.UTF-8
+trap '/busybox sync; /busybox poweroff -f' EXIT
+/busybox mount -t proc proc /proc
+/busybox mount -t sysfs sys /sys
+mkdir -p /dev/pts /dev/shm
+/busybox mount -t devpts devpts /dev/pts
+/busybox mount -t tmpfs -o mode=1777 shm /dev/shm
+ln -s /proc/self/fd /dev/fd
+ip link set lo up
+/busybox mount -t cgroup2 cgroup /sys/fs/cgroup
+echo '+memory +pids +cpu' > /sys/fs/cgroup/cgroup.subtree_control
+mkdir /sys/fs/cgroup/root
+echo $$ > /sys/fs/cgroup/root/cgroup.procs
+
+# Runs a command as an ordinary user, alone in a group that is delegated to it.
+delegated() {
+    group=/sys/fs/cgroup/user.slice/user.scope
+    if mkdir -p $group; then
+        echo '+memory +pids +cpu' > /sys/fs/cgroup/user.slice/cgroup.subtree_control
+        chown user $group $group/cgroup.procs $group/cgroup.threads $group/cgroup.subtree_control
+    fi
+    python3 -c 'import os, sys
+open(sys.argv[1] + "/cgroup.procs", "w").write(str(os.getpid()))
+os.setgroups([]); os.setgid(1001); os.setuid(1001)
+os.execvp(sys.argv[2], sys.argv[2:])' $group "$@"
+}
+"#;
+
+const DONE: &str = "==== done";
+const MEBIBYTES: &str = "1536";
+/// Under emulation a boot takes some 10 seconds.
+const SECONDS: &str = "420";
+
+/// What the launcher needs of the kernel that Debian builds as modules.
+const MODULES: &[&str] = &[
+    "virtio_pci",
+    "virtio_blk",
+    "overlay",
+    "nf_tables",
+    "nft_tproxy",
+    "nft_redir",
+    "nft_ct",
+    "nft_chain_nat",
+    "nft_reject_inet",
+];

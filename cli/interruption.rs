@@ -1,7 +1,7 @@
 //! Signals that ask this process to end, and the sandbox that they end.
 
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use launcher::{Finished, Killer};
 use sdk::report::{Failure as StepFailure, Outcome};
@@ -14,7 +14,21 @@ use crate::failure::Failure;
 #[derive(Debug, Default)]
 pub(crate) struct Interruption {
     asked: AtomicI32,
-    killer: OnceLock<Killer>,
+    sandboxes: Mutex<Vec<(u64, Killer)>>,
+}
+
+/// Has a sandbox end when that is asked, for as long as it is held.
+#[derive(Debug)]
+pub(crate) struct Interruptible<'a> {
+    interruption: &'a Interruption,
+    number: u64,
+}
+
+impl Drop for Interruptible<'_> {
+    fn drop(&mut self) {
+        let mut sandboxes = self.interruption.sandboxes();
+        sandboxes.retain(|(number, _)| *number != self.number);
+    }
 }
 
 impl Interruption {
@@ -44,18 +58,31 @@ impl Interruption {
             if self.asked.swap(number, Ordering::SeqCst) != 0 {
                 at_once(number);
             }
-            if let Some(killer) = self.killer.get() {
+            for (_, killer) in self.sandboxes().iter() {
                 killer.kill();
             }
         }
     }
 
-    /// Names the sandbox that is to end; it ends now if that was asked already.
-    pub(crate) fn ends(&self, killer: Killer) {
-        let killer = self.killer.get_or_init(|| killer);
+    /// Names one more sandbox that is to end; it ends now if that was asked already.
+    pub(crate) fn ends(&self, killer: Killer) -> Interruptible<'_> {
+        let mut sandboxes = self.sandboxes();
+        // The lock is held: either the signal finds it in the list, or it came before.
         if self.is_asked() {
             killer.kill();
         }
+        let number = sandboxes.last().map_or(0, |(number, _)| number + 1);
+        sandboxes.push((number, killer));
+        Interruptible {
+            interruption: self,
+            number,
+        }
+    }
+
+    fn sandboxes(&self) -> MutexGuard<'_, Vec<(u64, Killer)>> {
+        self.sandboxes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a signal came.

@@ -28,6 +28,7 @@ mod runs;
 mod sandbox;
 mod secret;
 mod serve;
+mod steps;
 mod summary;
 mod terminal;
 mod trust;

@@ -1,24 +1,21 @@
 //! `valetkey run`: broker, proxy and sandbox in one process tree, for one command.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use broker::{Broker, Run};
-use launcher::{Finished, Stream};
-use policies::NetworkMode;
+use launcher::Stdin;
+use policies::WorkspaceMode;
 use sdk::report::{Failure as StepFailure, Outcome, Report, Step, Tail};
 
-use crate::cutoff::Cutoff;
 use crate::failure::Failure;
 use crate::folders::Folders;
 use crate::interruption::Interruption;
 use crate::output::{self, say};
 use crate::project::Project;
-use crate::terminal::Shown;
-use crate::{approval, args, engine, sandbox, summary, trust};
+use crate::steps::{self, Context, Ended, Layer, Layers, Plain, StepSpec, run_step};
+use crate::{approval, args, engine, summary};
 
 /// Runs one command under the project's policy and tells what became of it.
 pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8, Failure> {
@@ -33,21 +30,28 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
         broker: &engine.broker,
         run: &run,
     };
-    let ended = sandboxed(
-        &asked,
-        folders,
-        &project,
-        &engine,
-        &run,
-        &interruption,
-        json,
-    );
+    let step = step(&asked, &project);
+    let mut layer = None;
+    let ended = steps::make_run_folder(folders, &run).and_then(|()| {
+        if project.policy.sandbox().workspace.mode == WorkspaceMode::Overlay {
+            layer = Some(Layers::new(&folders.run(run.id())).add(&[])?);
+        }
+        let context = Context {
+            folders,
+            project: &project,
+            engine: &engine,
+            run: &run,
+            interruption: &interruption,
+        };
+        let sink = Plain::new(json, asked.quiet);
+        run_step(&context, &step, 1, layer.as_ref(), &sink)
+    });
     drop(ending);
-    let report = report(&engine, &run, &asked, &ended)?;
+    let report = report(&engine, &run, &step, &ended)?;
     if let Err(error) = engine.broker.save_report(&report) {
         say(format_args!("note: the report could not be kept: {error}"));
     }
-    let changes = kept_changes(&folders.run(run.id()));
+    let changes = kept_changes(layer.as_ref());
     if json {
         // The report is the last line, also where the sandbox could not be built.
         if let Err(failure) = &ended {
@@ -72,77 +76,21 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
     Ok(code)
 }
 
-fn sandboxed(
-    asked: &args::Run,
-    folders: &Folders,
-    project: &Project,
-    engine: &engine::Engine,
-    run: &Arc<Run>,
-    interruption: &Interruption,
-    json: bool,
-) -> Result<Ended, Failure> {
-    let run_folder = folders.run(run.id());
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&run_folder)
-        .map_err(|error| {
-            Failure::ours(format!("cannot make the folder `{}`", run_folder.display()))
-                .because(error)
-        })?;
-    let spec = sandbox::spec(sandbox::Wanted {
-        folders,
-        project,
-        run_folder: &run_folder,
-        environment: match project.policy.sandbox().network {
-            // Where there is no proxy, its variables would only make errors harder to understand.
-            NetworkMode::None => run.environment(),
-            NetworkMode::ProxyOnly => {
-                engine::environment(run, engine::INSIDE, sandbox::CA_BUNDLE, None)
-            }
-        },
-        ca_bundle: trust::with_system(run.authority().ca_pem()),
-        files: Vec::new(),
-        mask: engine
-            .broker
-            .secret_files()
-            .map_err(engine::broker_failure)?,
+/// The command as the run's only step.
+fn step(asked: &args::Run, project: &Project) -> StepSpec {
+    let name = asked
+        .command
+        .first()
+        .map(|program| program.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    StepSpec {
+        name,
+        index: 1,
         command: asked.command.clone(),
-    })?;
-    let cannot = |error| sandbox::cannot_build(project, error);
-    let prepared = launcher::prepare(&spec).map_err(cannot)?;
-    if !asked.quiet {
-        for note in prepared.notes() {
-            say(format_args!("note: {note}"));
-        }
+        env: BTreeMap::new(),
+        limits: project.policy.limits().clone(),
+        stdin: Stdin::InheritUnlessTerminal,
     }
-    let mut started = prepared.start().map_err(cannot)?;
-    if let Some(doors) = started.doors.take() {
-        engine.serve_run(doors, run)?;
-    }
-    engine.end_with_run(started.killer(), run);
-    interruption.ends(started.killer());
-    let released = started.release();
-    // A sandbox that was ended already cannot be released; waiting for it tells that it ended.
-    if !interruption.is_asked() && run.is_active() {
-        released.map_err(cannot)?;
-    }
-    // With --json the report has standard output for itself.
-    let (mut out, mut err) = (Shown::new(io::stdout()), Shown::new(io::stderr()));
-    let mut finished = started.wait(&mut |stream: Stream, bytes: &[u8]| {
-        // A reader that went away is no error of ours.
-        let _ = match stream {
-            Stream::Stdout if !json => out.pass(bytes),
-            Stream::Stdout | Stream::Stderr => err.pass(bytes),
-        };
-    });
-    let _ = out.end().and_then(|()| err.end());
-    interruption.explain(&mut finished);
-    let cutoff = Cutoff::of(run, &finished);
-    if let Some(cutoff) = cutoff {
-        cutoff.explain(&mut finished);
-    }
-    Ok(Ended { finished, cutoff })
 }
 
 /// Whether the policy says how long a run lives.
@@ -150,19 +98,11 @@ pub(crate) fn sets_ttl(project: &Project) -> bool {
     project.policy.budget().ttl.is_some()
 }
 
-/// How the command ended, and why if its run was over first.
-struct Ended {
-    finished: Finished,
-    cutoff: Option<Cutoff>,
-}
-
-/// The folder with what the run wrote to its overlay; a folder of a run that wrote nothing is removed.
-fn kept_changes(run_folder: &Path) -> Option<PathBuf> {
-    let upper = run_folder.join("upper");
-    // Only empty folders can be removed like this, so what the run wrote stays.
-    if fs::remove_dir(&upper).is_ok() {
-        let _ = fs::remove_dir(run_folder);
-    }
+/// What the run wrote to its overlay; a folder of a run that wrote nothing is removed.
+fn kept_changes(layer: Option<&Layer>) -> Option<PathBuf> {
+    let layer = layer?;
+    layer.remove_if_empty();
+    let upper = layer.upper();
     upper.exists().then_some(upper)
 }
 
@@ -185,19 +125,15 @@ impl Drop for Ending<'_> {
 fn report(
     engine: &engine::Engine,
     run: &Run,
-    asked: &args::Run,
+    step: &StepSpec,
     ended: &Result<Ended, Failure>,
 ) -> Result<Report, Failure> {
     let tally = engine.tally(run.id())?;
-    let name = asked
-        .command
-        .first()
-        .map(|program| program.to_string_lossy().into_owned())
-        .unwrap_or_default();
+    let name = step.name.clone();
     let step = match ended {
         Ok(Ended { finished, .. }) => Step {
             name,
-            index: 1,
+            index: step.index,
             outcome: finished.outcome.clone(),
             limits_hit: finished.limits_hit.clone(),
             attempts: 1,
@@ -213,7 +149,7 @@ fn report(
         },
         Err(failure) => Step {
             name,
-            index: 1,
+            index: step.index,
             outcome: Outcome::Failed(StepFailure::SetupFailed(failure.to_string())),
             limits_hit: Vec::new(),
             attempts: 0,

@@ -7,10 +7,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
 use launcher::{CaBundle, MadeUp, Spec, Stdin, View, Workspace, WorkspaceMode};
+use policies::Limits;
 
 use crate::failure::Failure;
 use crate::folders::{self, Folders};
 use crate::project::Project;
+use crate::steps;
 
 /// What the sandbox is to be built from.
 pub(crate) struct Wanted<'a> {
@@ -18,10 +20,16 @@ pub(crate) struct Wanted<'a> {
     pub(crate) folders: &'a Folders,
     /// The project and its policy.
     pub(crate) project: &'a Project,
-    /// The run's own folder in the state folder.
-    pub(crate) run_folder: &'a Path,
+    /// How the workspace is shown, where the policy asks for an overlay.
+    pub(crate) layer: Option<WorkspaceMode>,
     /// Proxy and trust variables, and placeholders.
     pub(crate) environment: BTreeMap<String, String>,
+    /// The step's own variables, on top of the policy's.
+    pub(crate) env: BTreeMap<String, String>,
+    /// What bounds the step.
+    pub(crate) limits: &'a Limits,
+    /// What the command's standard input is.
+    pub(crate) stdin: Stdin,
     /// The certificate authorities that programs inside shall trust, in PEM.
     pub(crate) ca_bundle: Vec<u8>,
     /// Files made up for clients that read no variable.
@@ -54,11 +62,11 @@ pub(crate) fn spec(wanted: Wanted<'_>) -> Result<Spec, Failure> {
     for (name, value) in wanted.environment {
         env.insert(name.into(), value.into());
     }
-    for (name, value) in &policy.sandbox().env {
+    for (name, value) in policy.sandbox().env.iter().chain(&wanted.env) {
         env.insert(name.into(), value.into());
     }
 
-    let limits = policy.limits();
+    let limits = wanted.limits;
     Ok(Spec {
         argv: wanted.command,
         env,
@@ -96,7 +104,7 @@ pub(crate) fn spec(wanted: Wanted<'_>) -> Result<Spec, Failure> {
             file_size: limits.file_size,
             open_files: limits.open_files,
         },
-        stdin: Stdin::InheritUnlessTerminal,
+        stdin: wanted.stdin,
     })
 }
 
@@ -106,26 +114,10 @@ fn workspace(wanted: &Wanted<'_>) -> Result<Option<Workspace>, Failure> {
         policies::WorkspaceMode::None => return Ok(None),
         policies::WorkspaceMode::ReadOnly => WorkspaceMode::ReadOnly,
         policies::WorkspaceMode::ReadWrite => WorkspaceMode::ReadWrite,
-        policies::WorkspaceMode::Overlay => {
-            let (upper, work) = (
-                wanted.run_folder.join("upper"),
-                wanted.run_folder.join("work"),
-            );
-            for folder in [&upper, &work] {
-                fs::DirBuilder::new()
-                    .mode(0o700)
-                    .create(folder)
-                    .map_err(|error| {
-                        Failure::ours(format!("cannot make the folder `{}`", folder.display()))
-                            .because(error)
-                    })?;
-            }
-            WorkspaceMode::Overlay {
-                upper,
-                work,
-                below: Vec::new(),
-            }
-        }
+        policies::WorkspaceMode::Overlay => wanted
+            .layer
+            .clone()
+            .ok_or_else(|| Failure::ours("the workspace's overlay has no layer"))?,
     };
     let folder = &wanted.project.folder;
     let host = absolute(folder, &asked.path)?;
@@ -154,11 +146,15 @@ pub(crate) fn foresee(
     mask: Vec<PathBuf>,
 ) -> Result<Foreseen, Failure> {
     let scratch = Scratch::new(folders)?;
+    let layer = steps::Layers::new(&scratch.0).add(&[])?;
     let spec = spec(Wanted {
         folders,
         project,
-        run_folder: &scratch.0,
+        layer: Some(layer.mode()),
         environment: BTreeMap::new(),
+        env: BTreeMap::new(),
+        limits: project.policy.limits(),
+        stdin: Stdin::Null,
         ca_bundle: Vec::new(),
         files: Vec::new(),
         mask,
@@ -222,7 +218,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Two empty folders at most are left over, and the next check by this name removes them.
+        // Some empty folders at most are left over, and the next check by this name removes them.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,0 +1,151 @@
+//! How one step of a run is run: its own sandbox and door, over the layer that it writes to.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::sync::Arc;
+
+use broker::Run;
+use launcher::{Finished, Stdin, Stream};
+use policies::{Limits, NetworkMode};
+
+use super::{Layer, Sink};
+use crate::cutoff::Cutoff;
+use crate::engine::{self, Engine};
+use crate::failure::Failure;
+use crate::folders::Folders;
+use crate::interruption::Interruption;
+use crate::project::Project;
+use crate::{sandbox, trust};
+
+/// What all steps of a run share.
+pub(crate) struct Context<'a> {
+    /// The installation.
+    pub(crate) folders: &'a Folders,
+    /// The project and its policy.
+    pub(crate) project: &'a Project,
+    /// Broker and proxy.
+    pub(crate) engine: &'a Engine,
+    /// The run, whose token all steps have.
+    pub(crate) run: &'a Arc<Run>,
+    /// What ends the steps before their time.
+    pub(crate) interruption: &'a Interruption,
+}
+
+/// One step: a command and what is particular to it.
+#[derive(Clone, Debug)]
+pub(crate) struct StepSpec {
+    /// Its name, which reports and events carry.
+    pub(crate) name: String,
+    /// Its place in the run, from 1.
+    pub(crate) index: u32,
+    /// The command and its arguments.
+    pub(crate) command: Vec<OsString>,
+    /// Variables on top of the policy's.
+    pub(crate) env: BTreeMap<String, String>,
+    /// What bounds it; never more than the policy's limits.
+    pub(crate) limits: Limits,
+    /// What its standard input is.
+    pub(crate) stdin: Stdin,
+}
+
+/// How a step ended, and why if its run was over first.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) finished: Finished,
+    pub(crate) cutoff: Option<Cutoff>,
+}
+
+/// Runs a step once; everything it started has ended when this returns. Where the workspace is an overlay, `layer` is
+/// what it writes to.
+///
+/// # Errors
+/// Nothing of the command has run.
+pub(crate) fn run_step(
+    context: &Context<'_>,
+    step: &StepSpec,
+    attempt: u32,
+    layer: Option<&Layer>,
+    sink: &dyn Sink,
+) -> Result<Ended, Failure> {
+    sink.started(step, attempt);
+    let ended = sandboxed(context, step, layer, sink);
+    sink.ended(step, attempt, ended.as_ref());
+    ended
+}
+
+fn sandboxed(
+    context: &Context<'_>,
+    step: &StepSpec,
+    layer: Option<&Layer>,
+    sink: &dyn Sink,
+) -> Result<Ended, Failure> {
+    let Context {
+        folders,
+        project,
+        engine,
+        run,
+        interruption,
+    } = context;
+    let spec = sandbox::spec(sandbox::Wanted {
+        folders,
+        project,
+        layer: layer.map(Layer::mode),
+        environment: match project.policy.sandbox().network {
+            // Where there is no proxy, its variables would only make errors harder to understand.
+            NetworkMode::None => run.environment(),
+            NetworkMode::ProxyOnly => {
+                engine::environment(run, engine::INSIDE, sandbox::CA_BUNDLE, None)
+            }
+        },
+        env: step.env.clone(),
+        limits: &step.limits,
+        stdin: step.stdin,
+        ca_bundle: trust::with_system(run.authority().ca_pem()),
+        files: Vec::new(),
+        mask: engine
+            .broker
+            .secret_files()
+            .map_err(engine::broker_failure)?,
+        command: step.command.clone(),
+    })?;
+    let cannot = |error| sandbox::cannot_build(project, error);
+    let prepared = launcher::prepare(&spec).map_err(cannot)?;
+    for note in prepared.notes() {
+        sink.note(step, note);
+    }
+    let mut started = prepared.start().map_err(cannot)?;
+    if let Some(doors) = started.doors.take() {
+        engine.serve_run(doors, run)?;
+    }
+    engine.end_with_run(started.killer(), run);
+    let interruptible = interruption.ends(started.killer());
+    let released = started.release();
+    // A sandbox that was ended already cannot be released; waiting for it tells that it ended.
+    if !interruption.is_asked() && run.is_active() {
+        released.map_err(cannot)?;
+    }
+    let mut finished = started.wait(&mut |stream: Stream, bytes: &[u8]| {
+        sink.output(step, stream, bytes);
+    });
+    drop(interruptible);
+    interruption.explain(&mut finished);
+    let cutoff = Cutoff::of(run, &finished);
+    if let Some(cutoff) = cutoff {
+        cutoff.explain(&mut finished);
+    }
+    Ok(Ended { finished, cutoff })
+}
+
+/// Makes the folder where a run keeps what belongs to it.
+pub(crate) fn make_run_folder(folders: &Folders, run: &Run) -> Result<(), Failure> {
+    let folder = folders.run(run.id());
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .map_err(|error| {
+            Failure::ours(format!("cannot make the folder `{}`", folder.display())).because(error)
+        })
+}

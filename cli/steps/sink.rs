@@ -1,0 +1,70 @@
+//! Whom a step tells what happens, while it happens.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use launcher::Stream;
+
+use super::{Ended, StepSpec};
+use crate::failure::Failure;
+use crate::output::say;
+use crate::terminal::Shown;
+
+/// Hears of each step of a run. Steps may run at the same time.
+pub(crate) trait Sink: Send + Sync {
+    /// A step's sandbox is about to be built, for the first time or once more (attempts count from 1).
+    fn started(&self, step: &StepSpec, attempt: u32);
+
+    /// What a step wrote, as it comes.
+    fn output(&self, step: &StepSpec, stream: Stream, bytes: &[u8]);
+
+    /// An attempt of a step ended, or nothing of it ran.
+    fn ended(&self, step: &StepSpec, attempt: u32, ended: Result<&Ended, &Failure>);
+
+    /// Something that the owner should know, such as a limit that is kept less strictly here.
+    fn note(&self, step: &StepSpec, text: &str);
+}
+
+/// Passes the output of a single command on to this process's own.
+pub(crate) struct Plain {
+    streams: Mutex<(Shown<io::Stdout>, Shown<io::Stderr>)>,
+    // With --json the report has standard output for itself.
+    json: bool,
+    quiet: bool,
+}
+
+impl Plain {
+    /// All output goes to standard error where standard output is for `json`; nothing is noted where it is `quiet`.
+    pub(crate) fn new(json: bool, quiet: bool) -> Self {
+        Self {
+            streams: Mutex::new((Shown::new(io::stdout()), Shown::new(io::stderr()))),
+            json,
+            quiet,
+        }
+    }
+}
+
+impl Sink for Plain {
+    fn started(&self, _: &StepSpec, _: u32) {}
+
+    fn output(&self, _: &StepSpec, stream: Stream, bytes: &[u8]) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        // A reader that went away is no error of ours.
+        let _ = match stream {
+            Stream::Stdout if !self.json => streams.0.pass(bytes),
+            Stream::Stdout | Stream::Stderr => streams.1.pass(bytes),
+        };
+    }
+
+    fn ended(&self, _: &StepSpec, _: u32, _: Result<&Ended, &Failure>) {
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        let (out, err) = &mut *streams;
+        let _ = out.end().and_then(|()| err.end());
+    }
+
+    fn note(&self, _: &StepSpec, text: &str) {
+        if !self.quiet {
+            say(format_args!("note: {text}"));
+        }
+    }
+}

@@ -67,12 +67,12 @@ pub(crate) fn spec(wanted: Wanted<'_>) -> Result<Spec, Failure> {
     }
 
     let limits = wanted.limits;
+    let home = folders::home()?;
     Ok(Spec {
-        argv: wanted.command,
         env,
         workdir,
         view: View {
-            home: folders::home()?,
+            home: home.clone(),
             path: std::env::var_os("PATH").unwrap_or_default(),
             workspace,
             read: policy
@@ -105,6 +105,7 @@ pub(crate) fn spec(wanted: Wanted<'_>) -> Result<Spec, Failure> {
             open_files: limits.open_files,
         },
         stdin: wanted.stdin,
+        ..Spec::new(wanted.command, home)
     })
 }
 

@@ -42,6 +42,8 @@ pub struct Finished {
     pub cpu: Option<Duration>,
     /// The most memory in use at once, where it could be measured.
     pub memory_peak: Option<u64>,
+    /// The version of Landlock that kept what could be written, beside the mounts; 0 for none.
+    pub landlock: u32,
     /// The end of standard output.
     pub stdout: Tail,
     /// The end of standard error.

@@ -43,8 +43,9 @@ compile_error!("the launcher's system call filter knows x86_64 and aarch64 only"
 pub(crate) const LOAD: u16 = 0x20;
 pub(crate) const AND: u16 = 0x54;
 pub(crate) const RETURN: u16 = 0x06;
+/// Skips as many instructions as the operand says.
+pub(crate) const JUMP: u16 = 0x05;
 pub(crate) const JUMP_IF_EQUAL: u16 = 0x15;
-pub(crate) const JUMP_IF_GREATER: u16 = 0x25;
 pub(crate) const JUMP_IF_AT_LEAST: u16 = 0x35;
 pub(crate) const JUMP_IF_ANY_BIT: u16 = 0x45;
 

@@ -14,6 +14,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use crate::message::{Other, Report, Step, Stopped};
 use crate::plan::{INNER, Network, Plan, Source};
 use crate::sys::{self, Side};
+use crate::weaken::{Layer, Weaken};
 use crate::{child_command, child_files, child_network};
 
 /// The descriptors of the child, by number: they are the parent's, copied.
@@ -41,14 +42,14 @@ pub(crate) fn run(plan: &Plan, wires: &Wires) -> ! {
         sys::exit(125);
     }
     let child = match sys::fork() {
-        Ok(Side::Child) => child_command::become_it(&plan.command, wires, control),
+        Ok(Side::Child) => child_command::become_it(plan, wires, control),
         Ok(Side::Parent(child, _)) => child,
         Err(errno) => {
             tell(control, failed(Other::Init, errno));
             sys::exit(125);
         }
     };
-    watch(child, control)
+    watch(child, control, plan.weaken)
 }
 
 /// Sends a report. If nobody listens any more, the next wait finds that out.
@@ -61,9 +62,13 @@ pub(crate) fn failed(other: Other, errno: Errno) -> Report {
     Report::Failed(Step::Other(other), errno.raw_os_error())
 }
 
-/// Gives up every capability, and the ability to gain one.
-pub(crate) fn drop_privileges() -> Result<(), Errno> {
-    rustix::thread::set_no_new_privs(true)?;
+/// Gives up the ability to gain a right by running a program that carries one.
+pub(crate) fn gain_nothing() -> Result<(), Errno> {
+    rustix::thread::set_no_new_privs(true)
+}
+
+/// Gives up every capability.
+pub(crate) fn drop_capabilities() -> Result<(), Errno> {
     rustix::thread::clear_ambient_capability_set()?;
     rustix::thread::set_capabilities(
         None,
@@ -89,8 +94,10 @@ fn build(plan: &Plan, wires: &Wires, control: BorrowedFd<'_>) -> Result<(), Stop
         sys::exit(125);
     }
     take_user(plan.started_by_root).map_err(other(Other::User))?;
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(other(Other::User))?;
+    if !plan.weaken.is_off(Layer::Undumpable) {
+        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+            .map_err(other(Other::User))?;
+    }
 
     let private = mnt::MountPropagationFlags::PRIVATE | mnt::MountPropagationFlags::REC;
     mnt::mount_change(c"/", private).map_err(other(Other::Private))?;
@@ -103,9 +110,15 @@ fn build(plan: &Plan, wires: &Wires, control: BorrowedFd<'_>) -> Result<(), Stop
             .map_err(|errno| (Step::Op(index as u32), errno))?;
     }
     child_files::enter_root(root.as_fd()).map_err(other(Other::Pivot))?;
-    rustix::system::sethostname(b"sandbox").map_err(other(Other::Name))?;
+    if !plan.weaken.is_off(Layer::HostName) {
+        rustix::system::sethostname(b"sandbox").map_err(other(Other::Name))?;
+    }
+    if let Some(rules) = &plan.landlock {
+        child_files::allow(rules).map_err(other(Other::Landlock))?;
+    }
 
     let doors = match &plan.network {
+        Network::Hosts => None,
         Network::None { up } => {
             child_network::route(up).map_err(other(Other::Loopback))?;
             None
@@ -121,7 +134,9 @@ fn build(plan: &Plan, wires: &Wires, control: BorrowedFd<'_>) -> Result<(), Stop
             for route in routes {
                 child_network::route(route).map_err(other(Other::Routes))?;
             }
-            child_network::filter(capture).map_err(other(Other::Capture))?;
+            if !plan.weaken.is_off(Layer::Capture) {
+                child_network::filter(capture).map_err(other(Other::Capture))?;
+            }
             // See `nft`: without connection tracking these questions are refused.
             let _ = child_network::filter(names);
             Some(child_network::listen(*with_v6).map_err(other(Other::Listeners))?)
@@ -224,7 +239,7 @@ fn wait_for_word(control: BorrowedFd<'_>) -> bool {
 /// The rest of the first process's life: reaps what ends, and ends with the command or with the supervisor.
 ///
 /// When it ends, the kernel kills everything left in the process namespace and only then lets it be waited for.
-fn watch(command: i32, control: BorrowedFd<'_>) -> ! {
+fn watch(command: i32, control: BorrowedFd<'_>, weaken: Weaken) -> ! {
     // It keeps neither the command's streams nor a right. First of all, for the next descriptor may get such a number.
     for number in 0..3 {
         let _ = sys::close_range(number, number);
@@ -232,7 +247,7 @@ fn watch(command: i32, control: BorrowedFd<'_>) -> ! {
     let Ok(signals) = sys::child_signals() else {
         sys::exit(125)
     };
-    if let Err(errno) = drop_privileges() {
+    if let Err(errno) = gain_nothing().and_then(|()| drop_capabilities()) {
         tell(control, failed(Other::Privileges, errno));
         sys::exit(125);
     }
@@ -258,7 +273,7 @@ fn watch(command: i32, control: BorrowedFd<'_>) -> ! {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => sys::exit(125),
         }
-        if !waiting[1].revents().is_empty() {
+        if !waiting[1].revents().is_empty() && !weaken.is_off(Layer::SupervisorsDeath) {
             sys::exit(125);
         }
         let mut information = [0_u8; 1024];

@@ -1,30 +1,36 @@
 //! How the sandbox's second process becomes the command.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::process::Rlimit;
 
-use crate::child::{Wires, drop_privileges, failed, tell};
+use crate::child::{Wires, drop_capabilities, failed, gain_nothing, tell};
+use crate::landlock::Rules;
 use crate::message::{Other, Report};
-use crate::plan::Command;
+use crate::plan::{Command, Plan};
 use crate::sys;
+use crate::weaken::Layer;
 
 /// Gives up everything and becomes the command.
-pub(crate) fn become_it(command: &Command, wires: &Wires, control: BorrowedFd<'_>) -> ! {
-    match ready(command, wires) {
+pub(crate) fn become_it(plan: &Plan, wires: &Wires, control: BorrowedFd<'_>) -> ! {
+    match ready(plan, wires) {
         Err((other, errno)) => tell(control, failed(other, errno)),
         Ok(()) => {
-            let errno = execute(command);
+            let errno = execute(&plan.command);
             tell(control, Report::NotExecuted(errno.raw_os_error()));
         }
     }
     sys::exit(125)
 }
 
-fn ready(command: &Command, wires: &Wires) -> Result<(), (Other, Errno)> {
+fn ready(plan: &Plan, wires: &Wires) -> Result<(), (Other, Errno)> {
+    let (command, weaken) = (&plan.command, plan.weaken);
     let other = |which| move |errno| (which, errno);
-    rustix::process::setsid().map_err(other(Other::Init))?;
+    if !weaken.is_off(Layer::Session) {
+        rustix::process::setsid().map_err(other(Other::Init))?;
+    }
     rustix::process::umask(rustix::fs::Mode::from(0o022));
     let [stdin, stdout, stderr] = wires.stdio.map(sys::borrowed);
     // The supervisor keeps these three above 2, so none is overwritten before it is copied.
@@ -40,10 +46,50 @@ fn ready(command: &Command, wires: &Wires) -> Result<(), (Other, Errno)> {
     }
     sys::reset_signals();
     // The channel to the supervisor closes with a successful exec, like everything else above 2.
-    sys::close_on_exec_from(3).map_err(other(Other::Descriptors))?;
-    drop_privileges().map_err(other(Other::Privileges))?;
-    // Last: what comes before needs calls that the filter refuses.
-    sys::install_filter(&command.filter).map_err(other(Other::Filter))
+    if !weaken.is_off(Layer::Descriptors) {
+        sys::close_on_exec_from(3).map_err(other(Other::Descriptors))?;
+    }
+    if !weaken.is_off(Layer::NoNewPrivileges) {
+        gain_nothing().map_err(other(Other::Privileges))?;
+    }
+    if let Some(rules) = &plan.landlock {
+        restrict(rules).map_err(other(Other::Landlock))?;
+    }
+    // What comes before needs calls that the filter refuses.
+    sys::install_filter(&command.filter).map_err(other(Other::Filter))?;
+    if weaken.is_off(Layer::Capabilities) {
+        return keep_capabilities().map_err(other(Other::Privileges));
+    }
+    drop_capabilities().map_err(other(Other::Privileges))
+}
+
+/// Puts this process under Landlock's rules.
+fn restrict(rules: &Rules) -> Result<(), Errno> {
+    let set = rules.set.as_fd();
+    let input = sys::borrowed(0);
+    let found = rustix::fs::fstat(input)?;
+    // So that `/dev/stdin` can be opened. What is not of a file system, such as a pipe, always can.
+    if FileType::from_raw_mode(found.st_mode) == FileType::RegularFile {
+        sys::landlock_allow(set, input, rules.input)?;
+    }
+    sys::landlock_enforce(set)
+}
+
+/// Lets the command have what the first process has, for a test.
+fn keep_capabilities() -> Result<(), Errno> {
+    use rustix::thread::CapabilitySets;
+    let has = rustix::thread::capabilities(None)?;
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets {
+            inheritable: has.permitted,
+            ..has
+        },
+    )?;
+    for capability in has.permitted.iter() {
+        rustix::thread::configure_capability_in_ambient_set(capability, true)?;
+    }
+    Ok(())
 }
 
 /// Tries the places where the command may be, as `execvp` does.

@@ -10,6 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{self as mnt, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
 
+use crate::landlock::Rules;
 use crate::plan::{IfMissing, Op};
 use crate::sys::{self, MountAttributes};
 
@@ -36,6 +37,19 @@ pub(crate) fn enter_root(root: BorrowedFd<'_>) -> Result<(), Errno> {
     rustix::process::pivot_root(c".", c".")?;
     mnt::unmount(c".", mnt::UnmountFlags::DETACH)?;
     rustix::process::chdir(c"/")
+}
+
+/// Adds the places that exist in the finished root to Landlock's rules.
+pub(crate) fn allow(rules: &Rules) -> Result<(), Errno> {
+    for (path, access) in &rules.places {
+        let place = rustix::fs::open(
+            path.as_c_str(),
+            OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+            Mode::empty(),
+        )?;
+        sys::landlock_allow(rules.set.as_fd(), place.as_fd(), *access)?;
+    }
+    Ok(())
 }
 
 /// A detached copy of the mounts at a path, with `attributes` set.

@@ -46,6 +46,7 @@ pub fn doctor() -> Vec<Check> {
             below: Vec::new(),
         },
     ));
+    checks.push(crate::landlock::check());
     checks.extend(groups());
     checks
 }

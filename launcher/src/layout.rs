@@ -14,6 +14,7 @@ use crate::child_files::{NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::error::Error;
 use crate::owner::Owner;
 use crate::plan::{IfMissing, Op, Source};
+use crate::weaken::{Layer, Weaken};
 
 /// How a host tree is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,7 @@ pub(crate) struct Layout {
     pub(crate) sources: Vec<Source>,
     pub(crate) ops: Vec<Op>,
     pub(crate) notes: Vec<String>,
+    pub(crate) weaken: Weaken,
     dirs: BTreeSet<PathBuf>,
     shown: Vec<PathBuf>,
     masks: Vec<PathBuf>,
@@ -55,8 +57,13 @@ impl Layout {
     ///
     /// # Errors
     /// If a mask is there and cannot be found out about: then nobody could tell what it covers.
-    pub(crate) fn new(owner: Owner, masks: &[PathBuf]) -> Result<Self, Error> {
+    pub(crate) fn new(owner: Owner, masks: &[PathBuf], weaken: Weaken) -> Result<Self, Error> {
         let mut real = Vec::new();
+        let masks = if weaken.is_off(Layer::Masks) {
+            &[]
+        } else {
+            masks
+        };
         for mask in masks {
             match mask.canonicalize() {
                 Ok(path) => real.push(path),
@@ -76,6 +83,7 @@ impl Layout {
             sources: Vec::new(),
             ops: Vec::new(),
             notes: Vec::new(),
+            weaken,
             dirs: BTreeSet::new(),
             shown: Vec::new(),
             masks: real,
@@ -162,6 +170,9 @@ impl Layout {
 
     /// Covers a path with something empty that cannot be read.
     pub(crate) fn cover(&mut self, path: &Path, is_dir: bool) -> Result<(), Error> {
+        if self.weaken.is_off(Layer::Hide) {
+            return Ok(());
+        }
         let from = if is_dir {
             c".sandbox/no-folder"
         } else {
@@ -294,11 +305,17 @@ impl Layout {
                 "the view shows more than {MAX_SOURCES} places of the host; name folders above them"
             )));
         }
-        let attributes = match access {
+        let mut attributes = match access {
             Access::ReadOnly => RDONLY | NOSUID | NODEV,
             Access::Writable => NOSUID | NODEV,
             Access::Device => NOSUID | NOEXEC,
         };
+        if self.weaken.is_off(Layer::ReadOnly) {
+            attributes &= !RDONLY;
+        }
+        if self.weaken.is_off(Layer::MountFlags) {
+            attributes &= !(NOSUID | NODEV | NOEXEC);
+        }
         let source = if self.owner.is_started_by_root() {
             let ids = (stat.st_uid, stat.st_gid);
             let tree = match ownership {

@@ -7,11 +7,16 @@ mod answer;
 pub mod changes;
 mod error;
 mod spec;
+mod weaken;
 
 #[cfg(target_os = "linux")]
 mod advice;
 #[cfg(target_os = "linux")]
 mod bpf;
+#[cfg(target_os = "linux")]
+mod calls_allowed;
+#[cfg(target_os = "linux")]
+mod calls_refused;
 #[cfg(target_os = "linux")]
 mod cgroup;
 #[cfg(target_os = "linux")]
@@ -32,6 +37,8 @@ mod gitconfig;
 mod glob;
 #[cfg(target_os = "linux")]
 mod hide;
+#[cfg(target_os = "linux")]
+mod landlock;
 #[cfg(target_os = "linux")]
 mod layout;
 #[cfg(target_os = "linux")]
@@ -78,6 +85,10 @@ pub use spec::{
     CaBundle, Limits, MAX_LAYERS_BELOW, MadeUp, NetworkMode, Spec, Stdin, View, Workspace,
     WorkspaceMode,
 };
+
+#[cfg(feature = "weaken")]
+pub use weaken::Layer;
+pub use weaken::Weaken;
 
 #[cfg(target_os = "linux")]
 pub use doctor::doctor;

@@ -68,9 +68,11 @@ pub(crate) enum Other {
     Filter = 14,
     /// Handing descriptors over.
     Handover = 15,
+    /// Landlock's rules.
+    Landlock = 16,
 }
 
-const OTHERS: [Other; 16] = [
+const OTHERS: [Other; 17] = [
     Other::Descriptors,
     Other::User,
     Other::Private,
@@ -87,6 +89,7 @@ const OTHERS: [Other; 16] = [
     Other::Privileges,
     Other::Filter,
     Other::Handover,
+    Other::Landlock,
 ];
 
 /// A message's length.

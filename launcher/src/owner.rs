@@ -76,6 +76,15 @@ impl Owner {
         write("gid_map", &format!("{INNER} {} 1", self.group))
     }
 
+    /// Lets the command open a pipe anew by its name, such as `/dev/stdout`: root's pipes are root's.
+    pub(crate) fn give(&self, pipe: &OwnedFd) {
+        if self.is_started_by_root() {
+            let user = rustix::process::Uid::from_raw(self.user);
+            // Without the right to, the name cannot be opened; what is open works all the same.
+            let _ = rustix::fs::fchown(pipe, Some(user), None);
+        }
+    }
+
     /// A detached, private copy of the mounts at `place`. With `owned_by`, files of that host user and group belong to
     /// the sandbox's user in it.
     ///

@@ -5,7 +5,9 @@
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 
+use crate::landlock::Rules;
 use crate::sys::{CStrings, Instruction};
+use crate::weaken::Weaken;
 
 /// Everything the child needs.
 #[derive(Debug)]
@@ -20,6 +22,10 @@ pub(crate) struct Plan {
     pub(crate) started_by_root: bool,
     /// The network.
     pub(crate) network: Network,
+    /// Landlock's rules, where the kernel has it.
+    pub(crate) landlock: Option<Rules>,
+    /// What a test has switched off.
+    pub(crate) weaken: Weaken,
     /// The command.
     pub(crate) command: Command,
 }
@@ -101,6 +107,8 @@ pub(crate) enum IfMissing {
 /// The network of the sandbox, as messages to the kernel.
 #[derive(Debug)]
 pub(crate) enum Network {
+    /// The host's own: only where a test has switched the network namespace off.
+    Hosts,
     /// Loopback only.
     None { up: Vec<u8> },
     /// Loopback, everything local, captured.

@@ -9,12 +9,14 @@ use rustix::process::Resource;
 
 use crate::cgroup::Cgroup;
 use crate::error::Error;
+use crate::landlock::{self, Rules};
 use crate::layout::{Access, Layout, Ownership, c_string};
 use crate::netlink::{everything_is_local, loopback_up};
 use crate::owner::Owner;
 use crate::plan::{Command, Network, Plan};
-use crate::spec::{Limits, NetworkMode, Spec, WorkspaceMode};
+use crate::spec::{Limits, NetworkMode, Spec, View, WorkspaceMode};
 use crate::sys::CStrings;
+use crate::weaken::{Layer, Weaken};
 use crate::{etc, nft, seccomp, system, toolchains, workspace};
 
 /// A sandbox that has been checked against the host, with everything opened and allocated.
@@ -63,7 +65,7 @@ pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
     let view = &spec.view;
     let owner = Owner::new();
     let started_by_root = owner.is_started_by_root();
-    let mut layout = Layout::new(owner, &view.mask)?;
+    let mut layout = Layout::new(owner, &view.mask, spec.weaken)?;
     let home = system::home(&view.home);
 
     system::folders(&mut layout)?;
@@ -77,6 +79,11 @@ pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
         .workspace
         .as_ref()
         .map(|workspace| workspace.host.as_path());
+    if spec.weaken.is_off(Layer::View) {
+        for place in [view.home.as_path(), Path::new("/run")] {
+            layout.show("host's folder", place, Access::Writable, Ownership::Host)?;
+        }
+    }
     let path = show_toolchains(&mut layout, spec, folder)?;
     for place in &view.read {
         workspace::show_to_read(&mut layout, place)?;
@@ -113,7 +120,9 @@ pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
             ops: layout.ops,
             stage: stage()?,
             started_by_root,
-            network: network(spec.network),
+            network: network(spec.network, spec.weaken),
+            landlock: landlock(view, &home, spec.weaken)?,
+            weaken: spec.weaken,
             command,
         },
         owner: layout.owner,
@@ -211,7 +220,12 @@ fn command(
             .collect::<Result<_, _>>()?
     };
     let mut variables = Vec::new();
-    for (name, value) in environment {
+    let hosts = if spec.weaken.is_off(Layer::Environment) {
+        std::env::vars_os().collect()
+    } else {
+        Vec::new()
+    };
+    for (name, value) in hosts.into_iter().chain(environment) {
         if name.is_empty() || name.as_bytes().contains(&b'=') {
             return Err(Error::Request(format!(
                 "`{}` cannot be the name of a variable",
@@ -233,31 +247,34 @@ fn command(
         (Some(cpus), _) => Some(cpus.ceil().max(1.0) as usize),
         (None, _) => None,
     };
+    let also = seccomp::Also {
+        processors: processors.is_some(),
+        set_id: matches!(
+            spec.view
+                .workspace
+                .as_ref()
+                .map(|workspace| &workspace.mode),
+            Some(WorkspaceMode::ReadWrite)
+        ),
+        unseen_memory: spec.limits.memory.is_some() && !cgroup.is_some_and(Cgroup::bounds_memory),
+    };
     Ok(Command {
         candidates,
         arguments: CStrings::new(arguments),
         environment: CStrings::new(variables),
         workdir: c_string(workdir)?,
-        rlimits: rlimits(&spec.limits),
+        rlimits: rlimits(&spec.limits, spec.weaken),
         processors,
-        filter: seccomp::filter(seccomp::Also {
-            processors: processors.is_some(),
-            set_id: matches!(
-                spec.view
-                    .workspace
-                    .as_ref()
-                    .map(|workspace| &workspace.mode),
-                Some(WorkspaceMode::ReadWrite)
-            ),
-            unseen_memory: spec.limits.memory.is_some()
-                && !cgroup.is_some_and(Cgroup::bounds_memory),
-        }),
+        filter: seccomp::filter(also, spec.weaken),
     })
 }
 
-fn rlimits(limits: &Limits) -> Vec<(Resource, u64)> {
+fn rlimits(limits: &Limits, weaken: Weaken) -> Vec<(Resource, u64)> {
     // 1, not 0: with 0 the kernel still starts a core helper that a pipe in core_pattern names, as the host's root.
     let mut set = vec![(Resource::Core, 1)];
+    if weaken.is_off(Layer::CoreLimit) {
+        set.clear();
+    }
     let bounds = [
         (Resource::Fsize, limits.file_size),
         (Resource::Nofile, limits.open_files),
@@ -301,7 +318,23 @@ fn limit_notes(limits: &Limits, cgroup: Option<&Cgroup>) -> Vec<String> {
     notes
 }
 
-fn network(mode: NetworkMode) -> Network {
+/// Landlock's rules: what can be written is the home, and the workspace as far as its mode says.
+fn landlock(view: &View, home: &Path, weaken: Weaken) -> Result<Option<Rules>, Error> {
+    if weaken.is_off(Layer::Landlock) {
+        return Ok(None);
+    }
+    let workspace = view.workspace.as_ref().and_then(|asked| match &asked.mode {
+        WorkspaceMode::Overlay { .. } | WorkspaceMode::ReadWrite => Some(asked.host.clone()),
+        WorkspaceMode::ReadOnly => None,
+    });
+    let writable: Vec<PathBuf> = workspace.into_iter().chain([home.to_owned()]).collect();
+    landlock::rules(&writable)
+}
+
+fn network(mode: NetworkMode, weaken: Weaken) -> Network {
+    if weaken.is_off(Layer::NetworkNamespace) {
+        return Network::Hosts;
+    }
     match mode {
         NetworkMode::None => Network::None { up: loopback_up() },
         NetworkMode::ProxyOnly => {

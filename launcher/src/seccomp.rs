@@ -1,107 +1,23 @@
-//! Which system calls the command may make: everything but what is listed here.
+//! The system call filter: an allowlist.
 //!
-//! The list names what reaches parts of the kernel that namespaces do not divide, or that only matters to
-//! administration. It is a list of refusals because the commands are not known; a system call newer than the last one
-//! reviewed is treated as one the kernel does not have.
+//! [`ALLOWED`] is allowed, some of it by its arguments; [`REFUSED`] fails as not permitted; every other call, such as one
+//! that a later kernel has, fails as in a kernel without it.
+
+use std::collections::BTreeMap;
 
 use libc::c_long;
 
 use crate::bpf::{
-    ALLOW, AND, ARCHITECTURE, ARCHITECTURE_OFFSET, ERROR, JUMP_IF_ANY_BIT, JUMP_IF_AT_LEAST,
-    JUMP_IF_EQUAL, JUMP_IF_GREATER, KILL_PROCESS, NUMBER_OFFSET, RETURN, argument_low, jump, load,
+    ALLOW, AND, ARCHITECTURE, ARCHITECTURE_OFFSET, ERROR, JUMP, JUMP_IF_ANY_BIT, JUMP_IF_AT_LEAST,
+    JUMP_IF_EQUAL, KILL_PROCESS, NUMBER_OFFSET, RETURN, argument_low, jump, load,
     skip_unless_equal, statement,
 };
+use crate::calls_allowed::ALLOWED;
+use crate::calls_refused::{REFUSED, Refusal};
 use crate::sys::Instruction;
-
-/// How a refused call ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
-    /// It fails: not permitted.
-    NotPermitted,
-    /// It fails as in a kernel without it, for calls whose callers then use an older one.
-    Missing,
-}
+use crate::weaken::{Layer, Weaken};
 
 use Refusal::{Missing, NotPermitted};
-
-/// Refused whatever the arguments.
-const REFUSED: &[(c_long, Refusal)] = &[
-    // Hides its flags in memory, where a filter cannot read them. The C libraries fall back to clone.
-    (libc::SYS_clone3, Missing),
-    // New namespaces, and the way into others.
-    (libc::SYS_unshare, NotPermitted),
-    (libc::SYS_setns, NotPermitted),
-    // Mounts.
-    (libc::SYS_mount, NotPermitted),
-    (libc::SYS_umount2, NotPermitted),
-    (libc::SYS_pivot_root, NotPermitted),
-    (libc::SYS_chroot, NotPermitted),
-    (libc::SYS_open_tree, NotPermitted),
-    (libc::SYS_move_mount, NotPermitted),
-    (libc::SYS_fsopen, NotPermitted),
-    (libc::SYS_fsconfig, NotPermitted),
-    (libc::SYS_fsmount, NotPermitted),
-    (libc::SYS_fspick, NotPermitted),
-    (libc::SYS_mount_setattr, NotPermitted),
-    (OPEN_TREE_ATTR, NotPermitted),
-    (libc::SYS_quotactl, NotPermitted),
-    (libc::SYS_quotactl_fd, NotPermitted),
-    // Files by handle lead around every path (the "shocker" escape).
-    (libc::SYS_open_by_handle_at, NotPermitted),
-    (libc::SYS_name_to_handle_at, NotPermitted),
-    (libc::SYS_fanotify_init, NotPermitted),
-    // Does what the other calls do, past the filter.
-    (libc::SYS_io_uring_setup, NotPermitted),
-    (libc::SYS_io_uring_enter, NotPermitted),
-    (libc::SYS_io_uring_register, NotPermitted),
-    // Keys are kept per user, not per namespace.
-    (libc::SYS_add_key, NotPermitted),
-    (libc::SYS_request_key, NotPermitted),
-    (libc::SYS_keyctl, NotPermitted),
-    // Other processes.
-    (libc::SYS_ptrace, NotPermitted),
-    (libc::SYS_process_vm_readv, NotPermitted),
-    (libc::SYS_process_vm_writev, NotPermitted),
-    (libc::SYS_process_madvise, NotPermitted),
-    (libc::SYS_pidfd_getfd, NotPermitted),
-    (libc::SYS_kcmp, NotPermitted),
-    // Large, privileged or racy parts of the kernel.
-    (libc::SYS_bpf, NotPermitted),
-    (libc::SYS_perf_event_open, NotPermitted),
-    (libc::SYS_userfaultfd, NotPermitted),
-    (libc::SYS_vmsplice, NotPermitted),
-    (libc::SYS_mbind, NotPermitted),
-    (libc::SYS_migrate_pages, NotPermitted),
-    (libc::SYS_move_pages, NotPermitted),
-    (libc::SYS_set_mempolicy, NotPermitted),
-    (libc::SYS_set_mempolicy_home_node, NotPermitted),
-    // The machine.
-    (libc::SYS_kexec_load, NotPermitted),
-    (libc::SYS_kexec_file_load, NotPermitted),
-    (libc::SYS_init_module, NotPermitted),
-    (libc::SYS_finit_module, NotPermitted),
-    (libc::SYS_delete_module, NotPermitted),
-    (libc::SYS_reboot, NotPermitted),
-    (libc::SYS_swapon, NotPermitted),
-    (libc::SYS_swapoff, NotPermitted),
-    (libc::SYS_acct, NotPermitted),
-    (libc::SYS_syslog, NotPermitted),
-    (libc::SYS_vhangup, NotPermitted),
-    (libc::SYS_settimeofday, NotPermitted),
-    (libc::SYS_clock_settime, NotPermitted),
-    (libc::SYS_adjtimex, NotPermitted),
-    (libc::SYS_clock_adjtime, NotPermitted),
-    (libc::SYS_sethostname, NotPermitted),
-    (libc::SYS_setdomainname, NotPermitted),
-    (libc::SYS_lookup_dcookie, NotPermitted),
-    (libc::SYS_nfsservctl, NotPermitted),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_iopl, NotPermitted),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_ioperm, NotPermitted),
-    #[cfg(target_arch = "x86_64")]
-    (libc::SYS_modify_ldt, NotPermitted),
-];
 
 /// Terminal requests that put input into a terminal or change what it is. Only the low 32 bits count: the kernel
 /// ignores the others (CVE-2019-10063).
@@ -116,9 +32,6 @@ const REFUSED_IOCTLS: &[u32] = &[
 const NAMESPACE_FLAGS: u32 =
     0x0002_0000 | 0x0200_0000 | 0x0400_0000 | 0x0800_0000 | 0x1000_0000 | 0x2000_0000 | 0x4000_0000;
 
-/// The highest system call that was reviewed for this list (`file_setattr`, Linux 6.17).
-const LAST_REVIEWED: u32 = 469;
-
 /// What is refused in some sandboxes only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Also {
@@ -132,14 +45,13 @@ pub(crate) struct Also {
 }
 
 /// The filter.
-pub(crate) fn filter(also: Also) -> Vec<Instruction> {
-    let mut program = Program::default();
-    program.refuse_other_architectures();
-    for (number, refusal) in REFUSED {
-        program.if_call(*number, &[answer(*refusal)]);
+pub(crate) fn filter(also: Also, weaken: Weaken) -> Vec<Instruction> {
+    if weaken.is_off(Layer::Calls) {
+        return vec![statement(RETURN, ALLOW)];
     }
+    let mut calls = Calls::new(weaken);
     if also.processors {
-        program.if_call(libc::SYS_sched_setaffinity, &[answer(NotPermitted)]);
+        calls.refuse(libc::SYS_sched_setaffinity, NotPermitted);
     }
     if also.unseen_memory {
         for number in [
@@ -147,26 +59,20 @@ pub(crate) fn filter(also: Also) -> Vec<Instruction> {
             libc::SYS_memfd_secret,
             libc::SYS_shmget,
         ] {
-            program.if_call(number, &[answer(Missing)]);
+            calls.refuse(number, Missing);
         }
     }
     if also.set_id {
         for (number, mode) in CHANGE_MODE {
-            program.if_call(*number, &with_set_id(*mode));
+            calls.judge(*number, with_set_id(*mode));
         }
         for (number, flags) in OPEN {
-            program.if_call(*number, &created_with_set_id(*flags));
+            calls.judge(*number, created_with_set_id(*flags));
         }
         // Its mode lies in memory, where a filter cannot read it; callers fall back to `openat`.
-        program.if_call(libc::SYS_openat2, &[answer(Missing)]);
+        calls.refuse(libc::SYS_openat2, Missing);
     }
-    program.if_call(libc::SYS_ioctl, &ioctl());
-    program.if_call(libc::SYS_clone, &clone());
-    program.if_call(libc::SYS_personality, &personality());
-    program.if_call(libc::SYS_socket, &socket());
-    program.if_call(libc::SYS_socketpair, &socketpair());
-    program.push(statement(RETURN, ALLOW));
-    program.instructions
+    calls.program(weaken)
 }
 
 /// Calls that set a file's mode, and which argument that is.
@@ -297,36 +203,123 @@ fn socketpair() -> Vec<Instruction> {
     ]
 }
 
-#[derive(Default)]
-struct Program {
-    instructions: Vec<Instruction>,
+/// What happens to each call that is not missing.
+struct Calls {
+    // By number: the instructions that end with the answer.
+    answers: BTreeMap<u32, Vec<Instruction>>,
 }
 
-impl Program {
-    /// A call through another calling convention would have other numbers, so it ends the process.
-    fn refuse_other_architectures(&mut self) {
-        self.push(load(ARCHITECTURE_OFFSET));
-        self.push(jump(JUMP_IF_EQUAL, ARCHITECTURE, 1, 0));
-        self.push(statement(RETURN, KILL_PROCESS));
-        self.push(load(NUMBER_OFFSET));
-        // x32: the 64-bit architecture with 32-bit numbers, marked by bit 30.
-        self.push(jump(JUMP_IF_AT_LEAST, 0x4000_0000, 0, 1));
-        self.push(statement(RETURN, KILL_PROCESS));
-        self.push(jump(JUMP_IF_GREATER, LAST_REVIEWED, 0, 1));
-        self.push(answer(Missing));
+impl Calls {
+    fn new(weaken: Weaken) -> Self {
+        let mut calls = Self {
+            answers: BTreeMap::new(),
+        };
+        for (_, number) in ALLOWED.iter().flat_map(|group| group.calls) {
+            calls.judge(*number, vec![statement(RETURN, ALLOW)]);
+        }
+        let judged: [(Layer, c_long, Vec<Instruction>); 5] = [
+            (Layer::CallsTerminal, libc::SYS_ioctl, ioctl()),
+            (Layer::CallsNamespaces, libc::SYS_clone, clone()),
+            (
+                Layer::CallsPersonality,
+                libc::SYS_personality,
+                personality(),
+            ),
+            (Layer::CallsSockets, libc::SYS_socket, socket()),
+            (Layer::CallsSockets, libc::SYS_socketpair, socketpair()),
+        ];
+        for (layer, number, body) in judged {
+            if !weaken.is_off(layer) {
+                calls.judge(number, body);
+            }
+        }
+        for group in REFUSED {
+            for ((_, number), refusal) in group.calls {
+                if weaken.is_off(group.layer) {
+                    calls.judge(*number, vec![statement(RETURN, ALLOW)]);
+                } else {
+                    calls.refuse(*number, *refusal);
+                }
+            }
+        }
+        calls
     }
 
-    /// Appends what happens to one call; `body` must end with a return.
-    fn if_call(&mut self, number: c_long, body: &[Instruction]) {
+    fn refuse(&mut self, number: c_long, refusal: Refusal) {
+        self.judge(number, vec![answer(refusal)]);
+    }
+
+    /// Sets what happens to one call; `body` must end with a return.
+    fn judge(&mut self, number: c_long, body: Vec<Instruction>) {
         let number = u32::try_from(number).expect("system calls have small numbers");
-        let length = u8::try_from(body.len()).expect("bodies are a few instructions");
-        self.push(jump(JUMP_IF_EQUAL, number, 0, length));
-        self.instructions.extend(body);
+        self.answers.insert(number, body);
     }
 
-    fn push(&mut self, instruction: Instruction) {
-        self.instructions.push(instruction);
+    fn program(&self, weaken: Weaken) -> Vec<Instruction> {
+        let mut program = Vec::new();
+        if !weaken.is_off(Layer::CallsOtherAbis) {
+            // A call through another calling convention would have other numbers, so it ends the process.
+            program.extend([
+                load(ARCHITECTURE_OFFSET),
+                jump(JUMP_IF_EQUAL, ARCHITECTURE, 1, 0),
+                statement(RETURN, KILL_PROCESS),
+                load(NUMBER_OFFSET),
+                // x32: the 64-bit architecture with 32-bit numbers, marked by bit 30.
+                jump(JUMP_IF_AT_LEAST, X32, 0, 1),
+                statement(RETURN, KILL_PROCESS),
+            ]);
+        }
+        program.push(load(NUMBER_OFFSET));
+        let unknown = if weaken.is_off(Layer::CallsUnknown) || weaken.is_off(Layer::CallsOtherAbis)
+        {
+            statement(RETURN, ALLOW)
+        } else {
+            answer(Missing)
+        };
+        program.extend(search(&self.ranges(unknown)));
+        program
     }
+
+    /// Ranges of calls with one answer, by their first number, without a gap from 0 to the last number there is.
+    fn ranges(&self, unknown: Instruction) -> Vec<(u32, Vec<Instruction>)> {
+        let mut ranges: Vec<(u32, Vec<Instruction>)> = Vec::new();
+        let mut add = |first: u32, answer: Vec<Instruction>| {
+            if ranges.last().is_none_or(|(_, last)| *last != answer) {
+                ranges.push((first, answer));
+            }
+        };
+        let mut next = 0;
+        for (number, answer) in &self.answers {
+            if *number > next {
+                add(next, vec![unknown]);
+            }
+            add(*number, answer.clone());
+            next = number + 1;
+        }
+        add(next, vec![unknown]);
+        ranges
+    }
+}
+
+/// Finds the range of the loaded number by halving: the kernel runs the filter for every number when it is installed,
+/// and for some at every call.
+fn search(ranges: &[(u32, Vec<Instruction>)]) -> Vec<Instruction> {
+    if let [(_, answer)] = ranges {
+        return answer.clone();
+    }
+    let (below, above) = ranges.split_at(ranges.len() / 2);
+    let pivot = above[0].0;
+    let (below, above) = (search(below), search(above));
+    let mut code = match u8::try_from(below.len()) {
+        Ok(length) => vec![jump(JUMP_IF_AT_LEAST, pivot, length, 0)],
+        Err(_) => vec![
+            jump(JUMP_IF_AT_LEAST, pivot, 0, 1),
+            statement(JUMP, below.len() as u32),
+        ],
+    };
+    code.extend(below);
+    code.extend(above);
+    code
 }
 
 fn answer(refusal: Refusal) -> Instruction {
@@ -337,158 +330,10 @@ fn answer(refusal: Refusal) -> Instruction {
     statement(RETURN, ERROR | number as u32)
 }
 
-const OPEN_TREE_ATTR: c_long = 467;
 const FCHMODAT2: c_long = 452;
 /// `S_ISUID | S_ISGID`.
 const SET_ID: u32 = 0o6000;
+const X32: u32 = 0x4000_0000;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bpf::LOAD;
-
-    /// What the filter answers to a call, computed as the kernel would.
-    fn run(architecture: u32, number: u32, arguments: [u64; 4]) -> u32 {
-        let everything = Also {
-            processors: true,
-            set_id: true,
-            unseen_memory: true,
-        };
-        judge(&filter(everything), architecture, number, arguments)
-    }
-
-    fn judge(program: &[Instruction], architecture: u32, number: u32, arguments: [u64; 4]) -> u32 {
-        let (mut at, mut value) = (0_usize, 0_u32);
-        loop {
-            let step = program[at];
-            at += 1;
-            match step.code {
-                LOAD => {
-                    value = match step.operand {
-                        0 => number,
-                        4 => architecture,
-                        offset => arguments[(offset as usize - 16) / 8] as u32,
-                    }
-                }
-                AND => value &= step.operand,
-                RETURN => return step.operand,
-                code => {
-                    let holds = match code {
-                        JUMP_IF_EQUAL => value == step.operand,
-                        JUMP_IF_GREATER => value > step.operand,
-                        JUMP_IF_AT_LEAST => value >= step.operand,
-                        JUMP_IF_ANY_BIT => value & step.operand != 0,
-                        other => panic!("unknown operation {other:#x}"),
-                    };
-                    at += usize::from(if holds { step.if_true } else { step.if_false });
-                }
-            }
-        }
-    }
-
-    fn call(number: c_long, arguments: [u64; 4]) -> u32 {
-        run(ARCHITECTURE, number as u32, arguments)
-    }
-
-    const EPERM: u32 = ERROR | libc::EPERM as u32;
-
-    #[test]
-    fn reading_and_writing_are_allowed() {
-        assert_eq!(call(libc::SYS_read, [0; 4]), ALLOW);
-        assert_eq!(call(libc::SYS_write, [0; 4]), ALLOW);
-    }
-
-    #[test]
-    fn every_listed_call_is_refused() {
-        for (number, refusal) in REFUSED {
-            assert_eq!(call(*number, [0; 4]), answer(*refusal).operand, "{number}");
-        }
-    }
-
-    #[test]
-    fn another_architecture_ends_the_process() {
-        assert_eq!(run(0x4000_0003, 20, [0; 4]), KILL_PROCESS);
-        assert_eq!(run(ARCHITECTURE, 0x4000_0027, [0; 4]), KILL_PROCESS);
-    }
-
-    #[test]
-    fn a_call_nobody_reviewed_is_missing() {
-        assert_eq!(call(470, [0; 4]), ERROR | libc::ENOSYS as u32);
-        assert_eq!(call(469, [0; 4]), ALLOW);
-    }
-
-    #[test]
-    fn high_bits_do_not_hide_a_terminal_request() {
-        assert_eq!(call(libc::SYS_ioctl, [0, 0x5412, 0, 0]), EPERM);
-        assert_eq!(call(libc::SYS_ioctl, [0, 0x5412 | 1 << 32, 0, 0]), EPERM);
-        assert_eq!(call(libc::SYS_ioctl, [0, 0x5413, 0, 0]), ALLOW);
-    }
-
-    #[test]
-    fn clone_makes_processes_and_no_namespaces() {
-        assert_eq!(call(libc::SYS_clone, [0x1000_0011, 0, 0, 0]), EPERM);
-        assert_eq!(call(libc::SYS_clone, [0x0001_0f11, 0, 0, 0]), ALLOW);
-    }
-
-    #[test]
-    fn no_set_user_id_file_is_made_and_other_modes_are_free() {
-        let made = u64::from(libc::O_CREAT.unsigned_abs());
-        let temporary = u64::from(libc::O_TMPFILE.unsigned_abs());
-        for bits in [0o4755, 0o2755, 0o6000] {
-            assert_eq!(call(libc::SYS_fchmod, [3, bits, 0, 0]), EPERM);
-            assert_eq!(call(libc::SYS_fchmodat, [3, 0, bits, 0]), EPERM);
-            assert_eq!(call(FCHMODAT2, [3, 0, bits, 0]), EPERM);
-            assert_eq!(call(libc::SYS_mknodat, [3, 0, bits, 0]), EPERM);
-            assert_eq!(call(libc::SYS_openat, [3, 0, made, bits]), EPERM);
-            assert_eq!(call(libc::SYS_openat, [3, 0, temporary, bits]), EPERM);
-            // Nothing is made: what stands in the place of the mode is no mode.
-            assert_eq!(call(libc::SYS_openat, [3, 0, 0, bits]), ALLOW);
-        }
-        assert_eq!(call(libc::SYS_fchmod, [3, 0o1777, 0, 0]), ALLOW);
-        assert_eq!(call(libc::SYS_openat, [3, 0, made, 0o755]), ALLOW);
-    }
-
-    #[test]
-    fn what_matters_in_some_sandboxes_is_free_in_others() {
-        let plain = filter(Also {
-            processors: false,
-            set_id: false,
-            unseen_memory: false,
-        });
-        for number in [
-            libc::SYS_sched_setaffinity,
-            libc::SYS_memfd_create,
-            libc::SYS_openat2,
-        ] {
-            let arguments = [0; 4];
-            assert_eq!(judge(&plain, ARCHITECTURE, number as u32, arguments), ALLOW);
-            assert_ne!(call(number, arguments), ALLOW);
-        }
-    }
-
-    #[test]
-    fn only_unix_tcp_udp_and_route_sockets_are_made() {
-        let socket = |family, kind, protocol| call(libc::SYS_socket, [family, kind, protocol, 0]);
-        let family_refused = ERROR | libc::EAFNOSUPPORT as u32;
-        let protocol_refused = ERROR | libc::EPROTONOSUPPORT as u32;
-        for family in [2, 10] {
-            assert_eq!(socket(family, 1 | 0o2_000_000, 6), ALLOW);
-            assert_eq!(socket(family, 1, 0), ALLOW);
-            assert_eq!(socket(family, 2, 17), ALLOW);
-            assert_eq!(socket(family, 2, 0), ALLOW);
-            assert_eq!(socket(family, 3, 1), EPERM);
-            assert_eq!(socket(family, 3 | 0o2_000_000, 255), EPERM);
-            assert_eq!(socket(family, 1, 132), protocol_refused);
-            assert_eq!(socket(family, 2, 1), protocol_refused);
-            assert_eq!(socket(family, 5, 0), protocol_refused);
-        }
-        assert_eq!(socket(1, 1, 0), ALLOW);
-        assert_eq!(socket(16, 3, 0), ALLOW);
-        assert_eq!(socket(16, 3, 12), family_refused);
-        for family in [17, 21, 30, 31, 38, 40, 44] {
-            assert_eq!(socket(family, 1, 0), family_refused, "{family}");
-        }
-        assert_eq!(call(libc::SYS_socketpair, [30, 1, 0, 0]), family_refused);
-        assert_eq!(call(libc::SYS_socketpair, [1, 1, 0, 0]), ALLOW);
-    }
-}
+mod tests;

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::weaken::Weaken;
+
 /// One command and the sandbox it runs in.
 ///
 /// A plain value: nothing is opened or checked before [`crate::prepare`].
@@ -25,6 +27,9 @@ pub struct Spec {
     pub limits: Limits,
     /// What its standard input is.
     pub stdin: Stdin,
+    /// What a test has switched off. Nothing, in every build but those of tests.
+    #[doc(hidden)]
+    pub weaken: Weaken,
 }
 
 impl Spec {
@@ -49,6 +54,7 @@ impl Spec {
             network: NetworkMode::None,
             limits: Limits::default(),
             stdin: Stdin::Null,
+            weaken: Weaken::default(),
         }
     }
 }

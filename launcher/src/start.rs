@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::FileType;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -21,6 +22,7 @@ use crate::plan::{Plan, Source};
 use crate::prepare::Prepared;
 use crate::spec::{Limits, Stdin};
 use crate::sys::{self, Side};
+use crate::weaken::{Layer, Weaken};
 
 /// A sandbox that stands. Dropping it ends everything in it.
 #[derive(Debug)]
@@ -104,6 +106,8 @@ impl Prepared {
         .map_err(descriptors)?;
         let (out, out_end) = pipe_with(PipeFlags::CLOEXEC).map_err(descriptors)?;
         let (err, err_end) = pipe_with(PipeFlags::CLOEXEC).map_err(descriptors)?;
+        self.owner.give(&out_end);
+        self.owner.give(&err_end);
         // Above 2, so that the child can put them at 0 to 2 one after another.
         let theirs = fcntl_dupfd_cloexec(&theirs, 3).map_err(descriptors)?;
         let stdio = [
@@ -117,7 +121,7 @@ impl Prepared {
             stdio: [0, 1, 2].map(|which: usize| stdio[which].as_raw_fd()),
             close: to_close(&self.plan, &theirs, &stdio),
         };
-        let side = sys::clone3(NAMESPACES).map_err(|errno| Error::Machine {
+        let side = sys::clone3(namespaces(self.plan.weaken)).map_err(|errno| Error::Machine {
             part: "making namespaces".into(),
             advice: crate::advice::user_namespace(),
             source: errno.into(),
@@ -257,6 +261,7 @@ fn other_failure(other: Other, errno: i32) -> (String, String) {
         ),
         Other::Rlimits => ("setting limits", doctor()),
         Other::Privileges => ("giving up privileges", doctor()),
+        Other::Landlock => ("restricting by Landlock", doctor()),
         Other::Filter => (
             "installing the system call filter",
             "the kernel needs CONFIG_SECCOMP_FILTER".into(),
@@ -329,6 +334,12 @@ fn standard_input(asked: Stdin) -> Result<OwnedFd, Error> {
         Stdin::Null => false,
     };
     if inherit && let Ok(copy) = fcntl_dupfd_cloexec(&ours, 3) {
+        let is_folder = rustix::fs::fstat(&copy)
+            .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);
+        if is_folder {
+            // From an open folder a path leads out of the sandbox.
+            return Err(Error::Request("standard input is a folder".into()));
+        }
         return Ok(copy);
     }
     let null = std::fs::File::open("/dev/null").map_err(|source| Error::Machine {
@@ -341,8 +352,12 @@ fn standard_input(asked: Stdin) -> Result<OwnedFd, Error> {
 
 /// The ranges between the descriptors that the child keeps.
 fn to_close(plan: &Plan, control: &OwnedFd, stdio: &[OwnedFd; 3]) -> Vec<(u32, u32)> {
+    if plan.weaken.is_off(Layer::Descriptors) {
+        return Vec::new();
+    }
     let mut kept: Vec<RawFd> = stdio.iter().map(AsRawFd::as_raw_fd).collect();
     kept.push(control.as_raw_fd());
+    kept.extend(plan.landlock.iter().map(|rules| rules.set.as_raw_fd()));
     kept.extend(plan.sources.iter().filter_map(|source| match source {
         Source::Tree(tree) => Some(tree.as_raw_fd()),
         Source::Path { .. } => None,
@@ -370,10 +385,14 @@ fn descriptors(errno: Errno) -> Error {
 }
 
 /// A user, mount, process, network, IPC, host name and control group namespace.
-const NAMESPACES: u64 = (libc::CLONE_NEWUSER
-    | libc::CLONE_NEWNS
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUTS
-    | libc::CLONE_NEWCGROUP) as u64;
+fn namespaces(weaken: Weaken) -> u64 {
+    let all = [
+        (libc::CLONE_NEWPID, Layer::ProcessNamespace),
+        (libc::CLONE_NEWNET, Layer::NetworkNamespace),
+        (libc::CLONE_NEWIPC, Layer::IpcNamespace),
+        (libc::CLONE_NEWUTS, Layer::HostName),
+    ];
+    let always = libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWCGROUP;
+    let switched = all.iter().filter(|(_, layer)| !weaken.is_off(*layer));
+    switched.fold(always, |flags, (flag, _)| flags | flag) as u64
+}

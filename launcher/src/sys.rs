@@ -154,6 +154,56 @@ pub(crate) fn install_filter(program: &[Instruction]) -> Result<(), Errno> {
     done(result)
 }
 
+/// The version of Landlock that the kernel has; 0 for none.
+pub(crate) fn landlock_version() -> u32 {
+    const VERSION: c_int = 1;
+    // SAFETY: with this flag the kernel takes no attributes and a size of 0, and answers with a number.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            ptr::null::<u8>(),
+            0_usize,
+            VERSION,
+        )
+    };
+    u32::try_from(answer).unwrap_or(0)
+}
+
+/// Lets `access` be done at and below what `place` names, as far as a Landlock set of rules has a say.
+pub(crate) fn landlock_allow(
+    rules: BorrowedFd<'_>,
+    place: BorrowedFd<'_>,
+    access: u64,
+) -> Result<(), Errno> {
+    #[repr(C, packed)]
+    struct Beneath {
+        allowed: u64,
+        parent: RawFd,
+    }
+    const PATH_BENEATH: c_int = 1;
+    let rule = Beneath {
+        allowed: access,
+        parent: place.as_raw_fd(),
+    };
+    // SAFETY: `rule` is a live `struct landlock_path_beneath_attr` (same layout: packed); both descriptors are borrowed
+    // and so open.
+    done(unsafe {
+        libc::syscall(
+            libc::SYS_landlock_add_rule,
+            rules.as_raw_fd(),
+            PATH_BENEATH,
+            &raw const rule,
+            0,
+        )
+    })
+}
+
+/// Puts this process under a Landlock set of rules, for good.
+pub(crate) fn landlock_enforce(rules: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: no pointers; `rules` is borrowed and so open.
+    done(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) })
+}
+
 /// Sets an `int` option of a socket.
 pub(crate) fn set_socket_option(
     socket: BorrowedFd<'_>,

@@ -6,6 +6,7 @@ use crate::child_files::{NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::error::Error;
 use crate::layout::{Access, Layout, Ownership, c_string};
 use crate::plan::{IfMissing, Op};
+use crate::weaken::Layer;
 
 /// Shows the system folders.
 pub(crate) fn folders(layout: &mut Layout) -> Result<(), Error> {
@@ -70,6 +71,11 @@ pub(crate) fn scratch(layout: &mut Layout, home: &Path, bytes: u64) -> Result<()
 
 /// The devices that programs expect, and terminals of the sandbox's own.
 pub(crate) fn devices(layout: &mut Layout) -> Result<(), Error> {
+    if layout.weaken.is_off(Layer::Devices) {
+        let all = Path::new("/dev");
+        layout.show("device", all, Access::Device, Ownership::Host)?;
+        return Ok(());
+    }
     layout.dir(Path::new("/dev"), 0o755)?;
     for name in ["null", "zero", "full", "random", "urandom"] {
         let device = Path::new("/dev").join(name);
@@ -93,30 +99,20 @@ pub(crate) fn devices(layout: &mut Layout) -> Result<(), Error> {
 
 /// A `/proc` of the sandbox's own processes, without the parts that tell about or change the machine.
 pub(crate) fn processes(layout: &mut Layout) -> Result<(), Error> {
+    let weaken = layout.weaken;
+    if weaken.is_off(Layer::ProcessNamespace) {
+        let all = Path::new("/proc");
+        return layout.show("process folder", all, Access::Writable, Ownership::Host);
+    }
     layout.dir(Path::new("/proc"), 0o755)?;
     layout.push(Op::Processes { at: c"proc".into() });
-    let covered = [
-        ("kcore", false),
-        ("keys", false),
-        ("key-users", false),
-        ("kmsg", false),
-        ("kallsyms", false),
-        ("config.gz", false),
-        ("latency_stats", false),
-        ("sched_debug", false),
-        ("sysrq-trigger", false),
-        ("timer_list", false),
-        ("timer_stats", false),
-        ("vmallocinfo", false),
-        ("acpi", true),
-        ("asound", true),
-        ("driver", true),
-        ("scsi", true),
-    ];
-    for (name, is_dir) in covered {
-        layout.cover(&Path::new("/proc").join(name), is_dir)?;
+    if weaken.is_off(Layer::ProcCovers) {
+        return Ok(());
     }
-    for name in ["bus", "fs", "irq", "sys"] {
+    for (name, is_dir) in COVERED {
+        layout.cover(&Path::new("/proc").join(name), *is_dir)?;
+    }
+    for name in READ_ONLY {
         let at = relative(&Path::new("/proc").join(name))?;
         layout.push(Op::ShowAgain {
             from: at.clone(),
@@ -150,4 +146,42 @@ fn is_real_dir(path: &Path) -> bool {
 
 fn relative(path: &Path) -> Result<std::ffi::CString, Error> {
     crate::layout::relative(path)
+}
+
+/// Entries of `/proc` that read as nothing, and whether each is a folder. They tell about the machine or its other
+/// users, or change it.
+const COVERED: &[(&str, bool)] = &[
+    ("kcore", false),
+    ("keys", false),
+    ("key-users", false),
+    ("kmsg", false),
+    ("kallsyms", false),
+    ("config.gz", false),
+    ("interrupts", false),
+    ("latency_stats", false),
+    ("sched_debug", false),
+    ("sysrq-trigger", false),
+    ("timer_list", false),
+    ("timer_stats", false),
+    ("vmallocinfo", false),
+    ("acpi", true),
+    ("asound", true),
+    ("driver", true),
+    ("scsi", true),
+];
+
+/// Entries of `/proc` that cannot be written.
+const READ_ONLY: &[&str] = &["bus", "fs", "irq", "sys"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_names_what_is_covered() {
+        let page = include_str!("../../docs/sandbox.md");
+        for name in COVERED.iter().map(|(name, _)| name).chain(READ_ONLY) {
+            assert!(page.contains(&format!("`/proc/{name}`")), "{name}");
+        }
+    }
 }

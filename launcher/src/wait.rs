@@ -68,6 +68,7 @@ impl Started {
             wall,
             cpu,
             memory_peak: watch.memory_peak(&self),
+            landlock: (self.plan.landlock.as_ref()).map_or(0, |rules| rules.version),
             stdout,
             stderr,
         }

@@ -15,6 +15,7 @@ mod layers;
 mod limits;
 mod network;
 mod processes;
+mod programs;
 mod setup;
 mod view;
 mod vm;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use broker::{Broker, CreateRunSpec, ErrorKind, NewRun, Run};
 use launcher::{Doors, Killer};
-use proxy::{DoorsOfRun, Places, Proxy, ProxySettings};
+use policies::StepName;
+use proxy::{DoorsOfRun, OpenDoors, Places, Proxy, ProxySettings};
 use sdk::RunId;
-use sdk::tally::Tally;
+use sdk::tally::{Tallies, Tally};
 use tokio::runtime::Runtime;
 
 use crate::failure::Failure;
@@ -78,12 +79,18 @@ impl Engine {
                 project: project.folder.clone(),
                 approved: approved.copied(),
                 ttl,
+                step: None,
             }))
             .map_err(broker_failure)
     }
 
-    /// Serves the listeners of a sandbox, for this run only.
-    pub(crate) fn serve_run(&self, doors: Doors, run: &Arc<Run>) -> Result<(), Failure> {
+    /// Serves the listeners of a sandbox, for this run only and by the rights of this step, until they are dropped.
+    pub(crate) fn serve_run(
+        &self,
+        doors: Doors,
+        run: &Arc<Run>,
+        step: Option<&StepName>,
+    ) -> Result<OpenDoors, Failure> {
         let mut listeners: Vec<TcpListener> = vec![doors.v4];
         listeners.extend(doors.v6);
         let doors = DoorsOfRun {
@@ -93,7 +100,7 @@ impl Engine {
         };
         let _inside = self.runtime.enter();
         self.proxy
-            .serve_run(doors, Arc::clone(run))
+            .serve_run(doors, Arc::clone(run), step.cloned())
             .map_err(|error| {
                 Failure::ours("the sandbox's listeners cannot be served").because(error)
             })
@@ -110,16 +117,21 @@ impl Engine {
 
     /// What a run reached so far.
     pub(crate) fn tally(&self, run: &RunId) -> Result<Tally, Failure> {
+        self.tallies(run).map(|tallies| tallies.whole().clone())
+    }
+
+    /// What a run reached so far, as a whole and step by step.
+    pub(crate) fn tallies(&self, run: &RunId) -> Result<Tallies, Failure> {
         self.runtime
             .block_on(self.broker.audit().flush())
             .map_err(|error| Failure::ours("the audit log cannot be written").because(error))?;
-        tally(&self.broker, run)
+        tallies(&self.broker, run)
     }
 }
 
 /// What a run reached, from the log.
-pub(crate) fn tally(broker: &Broker, run: &RunId) -> Result<Tally, Failure> {
-    let mut tally = Tally::default();
+pub(crate) fn tallies(broker: &Broker, run: &RunId) -> Result<Tallies, Failure> {
+    let mut tally = Tallies::default();
     for record in broker
         .events(run)
         .map_err(|error| Failure::ours("the audit log cannot be read").because(error))?
@@ -186,6 +198,7 @@ pub(crate) fn environment(
     proxy_url: &str,
     ca_bundle: &str,
     token: Option<&str>,
+    step: Option<&StepName>,
 ) -> BTreeMap<String, String> {
     proxy::environment(
         run,
@@ -197,6 +210,7 @@ pub(crate) fn environment(
             java_trust_store: None,
             token,
             gateway: None,
+            step,
         },
     )
 }

@@ -78,7 +78,7 @@ pub(crate) fn foresee(
         }
     }
     if project.policy.sandbox().network == NetworkMode::ProxyOnly
-        && !project.policy.rules().is_empty()
+        && project.policy.rules().next().is_some()
         && let Err(failure) = engine.require_roots()
     {
         outlook.warnings.push(failure.told());

@@ -86,6 +86,7 @@ fn step(asked: &args::Run, project: &Project) -> StepSpec {
     StepSpec {
         name,
         index: 1,
+        rights: None,
         command: asked.command.clone(),
         env: BTreeMap::new(),
         limits: project.policy.limits().clone(),

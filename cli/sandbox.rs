@@ -22,6 +22,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) project: &'a Project,
     /// How the workspace is shown, where the policy asks for an overlay.
     pub(crate) layer: Option<WorkspaceMode>,
+    /// Whether there is a way out.
+    pub(crate) network: policies::NetworkMode,
     /// Proxy and trust variables, and placeholders.
     pub(crate) environment: BTreeMap<String, String>,
     /// The step's own variables, on top of the policy's.
@@ -89,7 +91,7 @@ pub(crate) fn spec(wanted: Wanted<'_>) -> Result<Spec, Failure> {
             }),
             files: wanted.files,
         },
-        network: match policy.sandbox().network {
+        network: match wanted.network {
             policies::NetworkMode::None => launcher::NetworkMode::None,
             policies::NetworkMode::ProxyOnly => launcher::NetworkMode::ProxyOnly,
         },
@@ -152,6 +154,7 @@ pub(crate) fn foresee(
         folders,
         project,
         layer: Some(layer.mode()),
+        network: project.policy.sandbox().network,
         environment: BTreeMap::new(),
         env: BTreeMap::new(),
         limits: project.policy.limits(),

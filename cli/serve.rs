@@ -230,7 +230,7 @@ impl Projects for Here {
         let url = proxy.as_deref().unwrap_or(NO_PROXY_URL);
         Ok(CreatedRun {
             run: run.id().clone(),
-            env: engine::environment(run, url, &ca_bundle, Some(token)),
+            env: engine::environment(run, url, &ca_bundle, Some(token), run.token_step()),
             token: token.to_owned(),
             alias: alias.danger_expose().to_owned(),
             proxy,

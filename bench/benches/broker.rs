@@ -63,6 +63,7 @@ fn bench() -> Bench {
             policy: Arc::new(policy),
             project: at("project"),
             ttl: None,
+            step: None,
         };
         let new = broker.create_run(spec).await.unwrap();
         (broker, new)

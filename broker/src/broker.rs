@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use policies::{Digest, Host, Policy, Rule, Scheme};
+use policies::{Digest, Host, Policy, Rule, Scheme, StepName};
 use sdk::RunId;
 use sdk::api::RunInfo;
 use sdk::audit::{Event, EventKind};
@@ -179,7 +179,9 @@ impl Broker {
                 Ok(_) | Err(_) => TokenError::Expired,
             });
         };
-        if claims.jti != run.jti || claims.pol != run.policy().digest().to_string() {
+        let is_same_step = claims.step.as_deref() == run.token_step().map(StepName::as_str);
+        if claims.jti != run.jti || !is_same_step || claims.pol != run.policy().digest().to_string()
+        {
             return Err(TokenError::Invalid);
         }
         self.live.remember(presented, &run);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use jiff::{SignedDuration, Timestamp};
-use policies::{Digest, Policy};
+use policies::{Digest, Policy, StepName};
 use sdk::RunId;
 use sdk::audit::{Event, EventKind};
 use tokio::time::Instant;
@@ -31,6 +31,8 @@ pub struct CreateRunSpec {
     pub approved: Option<Digest>,
     /// How long the run may live at most; the policy's own bound is never exceeded.
     pub ttl: Option<Duration>,
+    /// The only step that the token is to be good for.
+    pub step: Option<StepName>,
 }
 
 /// A run that was just created, with what it proves itself with.
@@ -105,6 +107,7 @@ fn prepare(broker: &Broker, spec: CreateRunSpec) -> Result<NewRun, Error> {
         exp: seconds(expires),
         jti: jti.clone(),
         pol: policy.digest().to_string(),
+        step: spec.step.as_ref().map(ToString::to_string),
     };
     let stored = StoredRun {
         id: id.to_string(),
@@ -128,6 +131,7 @@ fn prepare(broker: &Broker, spec: CreateRunSpec) -> Result<NewRun, Error> {
         expires,
         deadline,
         jti,
+        step: spec.step,
         grants,
         authority,
         tripwire,
@@ -139,7 +143,7 @@ fn prepare(broker: &Broker, spec: CreateRunSpec) -> Result<NewRun, Error> {
 
 /// What the owner's side says to a run under this policy.
 pub(crate) fn foresee(broker: &Broker, policy: &Policy, project: &Path) -> Result<Foreseen, Error> {
-    let names_secrets = policy.rules().iter().any(|rule| rule.secret().is_some());
+    let names_secrets = policy.rules().any(|rule| rule.secret().is_some());
     let bindings = if names_secrets {
         broker.secrets.bindings()?
     } else {
@@ -197,6 +201,7 @@ async fn record(broker: &Broker, run: &Run) -> Result<(), Error> {
     let mut minted = event.clone();
     minted.event = EventKind::TokenMinted;
     minted.detail = Some(format!("token {} until {}", run.jti, run.expires));
+    minted.step = run.step.as_ref().map(|step| Arc::clone(step.shared()));
     // Queued in this order, and written at once.
     tokio::try_join!(broker.audit.append(&event), broker.audit.append(&minted))?;
     Ok(())

@@ -38,6 +38,7 @@ impl Probe {
             expires: created.saturating_add(LIFETIME).map_err(Error::Clock)?,
             deadline: Instant::now() + LIFETIME.unsigned_abs(),
             jti: String::new(),
+            step: None,
             grants: Vec::new(),
             authority: Authority::of_nothing(),
             tripwire: Tripwire::new(std::iter::empty(), &[])?,
@@ -91,7 +92,7 @@ mod tests {
     async fn a_probe_may_reach_nothing_and_is_given_nothing() {
         let probe = World::new().broker().probe().unwrap();
         let run = probe.run();
-        assert_eq!(run.policy().rules().len(), 0);
+        assert_eq!(run.policy().rules().count(), 0);
         assert!(run.grants().is_empty() && run.environment().is_empty());
         assert_eq!(run.authority().ca_pem(), "");
         let key = rcgen::KeyPair::generate().unwrap();

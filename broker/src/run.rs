@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
-use policies::Policy;
+use policies::{Policy, StepName};
 use sdk::RunId;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,8 @@ pub struct Run {
     /// The same moment on a clock that nobody can set back.
     pub(crate) deadline: Instant,
     pub(crate) jti: String,
+    /// The only step that its token is good for.
+    pub(crate) step: Option<StepName>,
     pub(crate) grants: Vec<Grant>,
     pub(crate) authority: Authority,
     pub(crate) tripwire: Tripwire,
@@ -42,6 +44,11 @@ impl Run {
     /// The policy, frozen when the run was created.
     pub fn policy(&self) -> Arc<Policy> {
         self.policy.load_full()
+    }
+
+    /// The step that the run's token was signed for, if it is for one only.
+    pub fn token_step(&self) -> Option<&StepName> {
+        self.step.as_ref()
     }
 
     /// The project's folder.
@@ -89,8 +96,15 @@ impl Run {
 
     /// The variables that hold placeholders, with the placeholders.
     pub fn environment(&self) -> BTreeMap<String, String> {
+        self.environment_of(None)
+    }
+
+    /// The same, for one step: only those of the secrets that the policy leaves to it.
+    pub fn environment_of(&self, step: Option<&StepName>) -> BTreeMap<String, String> {
+        let policy = self.policy().for_step(step.map(StepName::as_str));
         self.grants
             .iter()
+            .filter(|grant| policy.uses(grant.secret()))
             .flat_map(|grant| {
                 grant
                     .variables()

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use policies::Policy;
+use policies::{Policy, StepName};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +27,8 @@ use crate::{Authority, Error, Grant, NewRun, Run};
 struct Sealed {
     version: u32,
     jti: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    step: Option<StepName>,
     token: Zeroizing<String>,
     alias: Zeroizing<String>,
     /// The authority's key (PKCS #8), in base64.
@@ -51,6 +53,7 @@ pub(crate) fn write(new: &NewRun) -> Result<Zeroizing<Vec<u8>>, Error> {
     let sealed = Sealed {
         version: VERSION,
         jti: new.run.jti.clone(),
+        step: new.run.step.clone(),
         token: new.token.0.clone(),
         alias: new.alias.0.clone(),
         ca_key,
@@ -100,6 +103,7 @@ pub(crate) fn read(stored: &StoredRun, policy: Arc<Policy>, plain: &[u8]) -> Res
         expires: time(stored.expires)?,
         deadline: Instant::now() + left(stored, Timestamp::now()),
         jti: sealed.jti,
+        step: sealed.step,
         grants,
         authority,
         tripwire,

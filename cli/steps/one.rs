@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use broker::Run;
 use launcher::{Finished, Stdin, Stream};
-use policies::{Limits, NetworkMode};
+use policies::{Limits, NetworkMode, StepName};
 
 use super::{Layer, Sink};
 use crate::cutoff::Cutoff;
@@ -40,6 +40,9 @@ pub(crate) struct StepSpec {
     pub(crate) name: String,
     /// Its place in the run, from 1.
     pub(crate) index: u32,
+    /// The step whose rights it has, which audit events carry too; none for a command that is no step, and has the
+    /// run's.
+    pub(crate) rights: Option<StepName>,
     /// The command and its arguments.
     pub(crate) command: Vec<OsString>,
     /// Variables on top of the policy's.
@@ -88,15 +91,19 @@ fn sandboxed(
         run,
         interruption,
     } = context;
+    let rights = step.rights.as_ref();
+    let policy = run.policy().for_step(rights.map(StepName::as_str));
+    let network = policy.sandbox().network;
     let spec = sandbox::spec(sandbox::Wanted {
         folders,
         project,
         layer: layer.map(Layer::mode),
-        environment: match project.policy.sandbox().network {
+        network,
+        environment: match network {
             // Where there is no proxy, its variables would only make errors harder to understand.
-            NetworkMode::None => run.environment(),
+            NetworkMode::None => run.environment_of(rights),
             NetworkMode::ProxyOnly => {
-                engine::environment(run, engine::INSIDE, sandbox::CA_BUNDLE, None)
+                engine::environment(run, engine::INSIDE, sandbox::CA_BUNDLE, None, rights)
             }
         },
         env: step.env.clone(),
@@ -116,9 +123,11 @@ fn sandboxed(
         sink.note(step, note);
     }
     let mut started = prepared.start().map_err(cannot)?;
-    if let Some(doors) = started.doors.take() {
-        engine.serve_run(doors, run)?;
-    }
+    // Closed when the command has ended.
+    let open = match started.doors.take() {
+        Some(doors) => Some(engine.serve_run(doors, run, rights)?),
+        None => None,
+    };
     engine.end_with_run(started.killer(), run);
     let interruptible = interruption.ends(started.killer());
     let released = started.release();
@@ -130,6 +139,7 @@ fn sandboxed(
         sink.output(step, stream, bytes);
     });
     drop(interruptible);
+    drop(open);
     interruption.explain(&mut finished);
     let cutoff = Cutoff::of(run, &finished);
     if let Some(cutoff) = cutoff {

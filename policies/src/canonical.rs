@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::condition::Subject;
 use crate::rule::{Effect, Mode, Rule};
 use crate::settings::Settings;
+use crate::share::CanonicalStep;
 
 /// The canonical text of one rule.
 pub(crate) fn rule(rule: &Rule) -> String {
@@ -64,8 +65,13 @@ pub(crate) fn rule(rule: &Rule) -> String {
     json(&canonical)
 }
 
-/// The canonical text of a whole policy. `layers` and `denies` are canonical rules.
-pub(crate) fn policy(layers: &[Vec<String>], denies: &[String], settings: &Settings) -> String {
+/// The canonical text of a whole policy. `layers` and `denies` are canonical rules, `steps` are sorted.
+pub(crate) fn policy(
+    layers: &[Vec<String>],
+    denies: &[String],
+    settings: &Settings,
+    steps: &[CanonicalStep],
+) -> String {
     let sorted = |rules: &[String]| {
         let mut rules = rules.to_vec();
         rules.sort();
@@ -93,6 +99,7 @@ pub(crate) fn policy(layers: &[Vec<String>], denies: &[String], settings: &Setti
         hide: &sandbox.hide,
         network: sandbox.network.as_str(),
         env: sandbox.env.iter().collect(),
+        steps,
     })
 }
 
@@ -108,6 +115,9 @@ struct CanonicalPolicy<'a> {
     hide: &'a [String],
     network: &'static str,
     env: Vec<(&'a String, &'a String)>,
+    // Left out where there are none, so that policies without them keep the digest they had.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    steps: &'a [CanonicalStep],
 }
 
 #[derive(Serialize)]

@@ -6,7 +6,9 @@ use crate::amount::Amount;
 use crate::condition::Subject;
 use crate::diagnostic::is_deceptive;
 use crate::rule::{Effect, Mode, Rule};
-use crate::settings::Settings;
+use crate::sandbox::Sandbox;
+use crate::settings::{Placed, Settings};
+use crate::step::{StepName, StepRights};
 
 /// The whole policy as text. Without locked bases, loading it gives the same policy again.
 pub(crate) fn effective(
@@ -14,6 +16,7 @@ pub(crate) fn effective(
     layers: &[Vec<u32>],
     denies: &[u32],
     settings: &Settings,
+    sandbox: &Sandbox,
 ) -> String {
     let mut text = String::from("version = 1\n");
     let mut show = |ids: &[u32], margin: &str| {
@@ -31,8 +34,28 @@ pub(crate) fn effective(
         show(ids, if at > 0 { "# locked base: " } else { "" });
     }
     show(denies, "");
-    show_settings(settings, &mut text);
+    show_settings(settings, sandbox, &mut text);
     text
+}
+
+/// What is left to one step. What a locked base says of it is a comment: it bounds the step all the same.
+pub(crate) fn step(name: &StepName, rights: &Placed<StepRights>, is_own: bool, text: &mut String) {
+    let margin = if is_own { "" } else { "# locked base: " };
+    let mut line = |line: String| {
+        text.push_str(if line.is_empty() { "" } else { margin });
+        text.push_str(&line);
+        text.push('\n');
+    };
+    line(String::new());
+    line(format!("# from {}", one_line(&rights.place())));
+    line(format!("[steps.{}]", quoted(name.as_str())));
+    if let Some(allow) = &rights.value.allow {
+        let allow: Vec<_> = allow.iter().map(|text| quoted(&text.value)).collect();
+        line(format!("allow = [{}]", allow.join(", ")));
+    }
+    if let Some(network) = &rights.value.network {
+        line(format!("network = {}", quoted(network.value.as_str())));
+    }
 }
 
 fn show_rule(rule: &Rule) -> String {
@@ -110,8 +133,7 @@ fn show_rule(rule: &Rule) -> String {
     text
 }
 
-fn show_settings(settings: &Settings, text: &mut String) {
-    let sandbox = settings.sandbox();
+fn show_settings(settings: &Settings, sandbox: &Sandbox, text: &mut String) {
     let list = |texts: &[String]| {
         let quoted: Vec<_> = texts.iter().map(|text| quoted(text)).collect();
         quoted.join(", ")

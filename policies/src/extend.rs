@@ -9,7 +9,10 @@ use crate::presets;
 use crate::read::{self, File};
 use crate::reader::{Findings, SourceText, nearest, parse_toml};
 use crate::rule::{Effect, Endpoint, Mode, Rule};
+use crate::sandbox::NetworkMode;
+use crate::select::{MOST_SELECTED, select};
 use crate::settings::{Placed, Settings};
+use crate::step::Steps;
 
 /// A file with its bases.
 #[derive(Debug, Default)]
@@ -17,14 +20,17 @@ pub(crate) struct Unit {
     /// Its rules and those of its unlocked bases; the denies of locked bases too.
     pub(crate) rules: Vec<Placed<Rule>>,
     pub(crate) settings: Settings,
+    /// What it says of steps.
+    pub(crate) steps: Steps,
     /// The locked bases.
     pub(crate) ceilings: Vec<Ceiling>,
 }
 
-/// The allows of a locked base: what extends it can only be narrower.
+/// The allows of a locked base, with what it leaves of them to steps: what extends it can only be narrower.
 #[derive(Debug)]
 pub(crate) struct Ceiling {
     pub(crate) rules: Vec<Placed<Rule>>,
+    pub(crate) steps: Steps,
 }
 
 /// The walk over a file's bases.
@@ -34,6 +40,8 @@ pub(crate) struct Extending<'s> {
     /// The files that are being read, each extended by the one before.
     open: Vec<String>,
     read_so_far: usize,
+    /// How many more rules the steps may name.
+    room: usize,
 }
 
 impl<'s> Extending<'s> {
@@ -43,6 +51,7 @@ impl<'s> Extending<'s> {
             findings,
             open: Vec::new(),
             read_so_far: 0,
+            room: MOST_SELECTED,
         }
     }
 
@@ -55,6 +64,7 @@ impl<'s> Extending<'s> {
         };
         let mut unlocked: Option<Settings> = None;
         let mut locked: Vec<Settings> = Vec::new();
+        let mut inherited = Steps::new();
         for base in &file.extends {
             let Some((base, is_locked)) = self.base(base, name) else {
                 continue;
@@ -65,11 +75,15 @@ impl<'s> Extending<'s> {
                     .rules
                     .into_iter()
                     .partition(|rule| rule.value.effect == Effect::Allow);
-                unit.ceilings.push(Ceiling { rules: allows });
+                unit.ceilings.push(Ceiling {
+                    rules: allows,
+                    steps: base.steps,
+                });
                 unit.rules.extend::<Vec<_>>(denies);
                 locked.push(base.settings);
             } else {
                 unit.rules.extend(base.rules);
+                inherit(&mut inherited, base.steps, &file.steps, self.findings);
                 unlocked = Some(match unlocked {
                     None => base.settings,
                     Some(before) => before.beside(base.settings, self.findings),
@@ -80,8 +94,42 @@ impl<'s> Extending<'s> {
         unit.settings = locked
             .into_iter()
             .fold(settings, |narrow, base| narrow.within(base, self.findings));
+        unit.steps = file.steps;
+        self.settle_steps(&mut unit);
+        for (name, rights) in inherited {
+            unit.steps.entry(name).or_insert(rights);
+        }
         self.open.pop();
         unit
+    }
+
+    /// Finds what the file's own steps mean, and whether none has more than the run or a locked base leaves it.
+    fn settle_steps(&mut self, unit: &mut Unit) {
+        for (name, rights) in &unit.steps {
+            let Some(network) = rights.value.network.as_ref() else {
+                continue;
+            };
+            if network.value == NetworkMode::None {
+                continue;
+            }
+            let run = unit.settings.network.as_ref();
+            if run.is_some_and(|run| run.value < network.value) {
+                let message = "the run has no network, and a step may only have less".to_owned();
+                network.refuse(self.findings, message, None);
+            }
+            let mut bases = unit.ceilings.iter().filter_map(|base| base.steps.get(name));
+            if bases.any(|base| base.value.is_cut_off()) {
+                let message = format!("the locked base leaves the step `{name}` no network");
+                network.refuse(self.findings, message, None);
+            }
+        }
+        let is_allow = |rule: &&Placed<Rule>| rule.value.effect == Effect::Allow;
+        let mut allows: Vec<_> = unit.rules.iter().filter(is_allow).collect();
+        if allows.is_empty() {
+            // A file without any allow that extends a locked base has what the base has.
+            allows = unit.ceilings.iter().flat_map(|base| &base.rules).collect();
+        }
+        select(&mut unit.steps, &allows, self.findings, &mut self.room);
     }
 
     /// One base, and whether it is locked.
@@ -224,6 +272,20 @@ impl<'s> Extending<'s> {
             });
         }
         unit
+    }
+}
+
+/// Takes over what an unlocked base says of steps. Where two say it of the same step, the file itself has to.
+fn inherit(inherited: &mut Steps, base: Steps, own: &Steps, findings: &Findings) {
+    for (name, rights) in base {
+        if let Some(before) = inherited.get(&name)
+            && !own.contains_key(&name)
+        {
+            let message = format!("{} gives the step `{name}` rights as well", before.place());
+            let hint = "say it in the file that extends both".to_owned();
+            rights.refuse(findings, message, Some(hint));
+        }
+        inherited.insert(name, rights);
     }
 }
 

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod amount;
+mod arrange;
 pub mod authority;
 mod canonical;
 pub mod catalogue;
@@ -34,8 +35,11 @@ pub mod sample;
 pub mod sandbox;
 pub mod schema;
 pub mod scheme;
+mod select;
 mod settings;
+mod share;
 pub mod slot;
+pub mod step;
 mod tenants;
 pub mod units;
 
@@ -59,3 +63,4 @@ pub use sample::{Expectation, Sample};
 pub use sandbox::{NetworkMode, Sandbox, Workspace, WorkspaceMode};
 pub use scheme::Scheme;
 pub use slot::Slot;
+pub use step::StepName;

@@ -5,6 +5,7 @@ mod endpoint;
 mod later;
 mod rule;
 mod settings;
+mod step;
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use crate::reader::{At, Findings, Node, Section, SourceText, Value};
 use crate::rule::Rule;
 use crate::sample::{Expectation, Sample};
 use crate::settings::{Placed, Settings};
+use crate::step::Steps;
 
 /// A policy file, read and checked by itself.
 #[derive(Debug)]
@@ -21,6 +23,7 @@ pub(crate) struct File {
     pub(crate) is_locked: bool,
     pub(crate) rules: Vec<Placed<Rule>>,
     pub(crate) settings: Settings,
+    pub(crate) steps: Steps,
     pub(crate) expectations: Vec<Expectation>,
 }
 
@@ -43,12 +46,12 @@ pub(crate) fn read(source: &SourceText, root: &Node, findings: &Findings) -> Fil
     for deny in section.sections("deny", grammar::DENY) {
         rules.extend(rule::read_deny(&deny, &file).map(|rule| placed(rule, &deny)));
     }
-    later::read_steps(&section);
     File {
         extends: read_extends(&section),
         is_locked: section.boolean("locked").is_some_and(|locked| locked.value),
         rules,
         settings: settings::read(&section),
+        steps: step::read(&section),
         expectations: section
             .sections("test", grammar::TEST)
             .iter()

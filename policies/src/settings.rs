@@ -24,7 +24,7 @@ impl<T> Placed<T> {
         findings.add(diagnostic);
     }
 
-    fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         format!(
             "{}:{}",
             self.source.name(),

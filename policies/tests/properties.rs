@@ -48,6 +48,22 @@ impl Sources for Nothing {
     }
 }
 
+/// One base, whatever it is called.
+struct Base(String);
+
+impl Sources for Base {
+    fn document(&mut self, _: &str, name: &str) -> Result<Document, String> {
+        Ok(Document {
+            name: name.to_owned(),
+            text: self.0.clone(),
+        })
+    }
+
+    fn packages(&mut self, _: &str) -> Result<Vec<Origin>, String> {
+        Err("nothing".into())
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -116,7 +132,78 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_loader_panic(text in "(version = 1\n)?(\\[\\[?(allow|deny|limits|test|budget)\\]?\\]\n|(host|use|paths|only|memory|when\\.query\\.a|ports|extends) = (1|\"\\PC{0,6}\"|\\[\"/\\*?\"\\]|\\{|true)\n){0,8}") {
+    fn a_step_never_has_more_than_its_policy(
+        rules in prop::collection::vec(
+            ("(\\*\\.)?[ab]\\.test|[ab]\\.[ab]\\.test", "|paths = \\[\"/[xy]/\\*\\*\"\\]|methods = \\[\"GET\"\\]|mode = \"tunnel\"", "k|l|", any::<bool>()),
+            1..6,
+        ),
+        named in prop::collection::vec(any::<prop::sample::Index>(), 1..4),
+        is_locked in any::<bool>(),
+        requests in prop::collection::vec("(GET|POST) https://([ab]\\.){1,3}test/[xyz]/[12]", 1..8),
+    ) {
+        let written = |(at, (host, more, secret, is_allow)): (usize, &(String, String, String, bool))| {
+            let head = if *is_allow || at == 0 { "[[allow]]" } else { "[[deny]]" };
+            let more = if head == "[[deny]]" && more.starts_with("mode") { "" } else { more };
+            let secret = if head == "[[allow]]" && !secret.is_empty() && !more.starts_with("mode") {
+                format!("secret = \"{secret}\"\n")
+            } else {
+                String::new()
+            };
+            format!("{head}\nname = \"r{at}\"\nhost = \"{host}\"\n{more}\n{secret}")
+        };
+        let rules_text: String = rules.iter().enumerate().map(written).collect();
+        let allows: Vec<usize> = (0..rules.len()).filter(|at| rules[*at].3 || *at == 0).collect();
+        let allow: Vec<String> = named
+            .iter()
+            .map(|index| {
+                let at = allows[index.index(allows.len())];
+                if index.index(2) == 0 { format!("\"r{at}\"") } else { format!("\"{}\"", rules[at].0) }
+            })
+            .collect();
+        let steps = format!("[steps.s]\nallow = [{}]\n", allow.join(", "));
+        let (text, base) = if is_locked {
+            let base = format!("version = 1\nlocked = true\n{rules_text}{steps}");
+            ("version = 1\nextends = [\"base.toml\"]\n".to_owned(), base)
+        } else {
+            (format!("version = 1\n{rules_text}{steps}"), String::new())
+        };
+        let policy = load(Document { name: "p".into(), text }, &mut Base(base));
+        // Rules that contradict each other are another test's.
+        let Ok(policy) = policy else { return Ok(()); };
+        let policy = std::sync::Arc::new(policy);
+        let step = policy.for_step(Some("s"));
+        prop_assert!(step.sandbox().network <= policy.sandbox().network);
+        for request in &requests {
+            let sample = Sample::parse(request).unwrap();
+            let Authority { host, port } = &sample.authority;
+            let (of_step, of_run) = (
+                step.decide_connection(sample.scheme, host, *port),
+                policy.decide_connection(sample.scheme, host, *port),
+            );
+            use policies::ConnectionDecision::{Inspect, Refuse, Tunnel};
+            prop_assert!(
+                matches!((&of_step, &of_run), (Refuse(_), _) | (Inspect, Inspect | Tunnel(_)) | (Tunnel(_), Tunnel(_))),
+                "{request}: {of_step:?} where the run has {of_run:?}"
+            );
+            match (sample.decide(&step), sample.decide(&policy)) {
+                (Decision::Deny(_), _) => {}
+                (Decision::Allow(step), Decision::Allow(run)) => {
+                    prop_assert!(step.secrets.iter().all(|secret| run.secrets.contains(secret)));
+                    let is_named = allow.iter().any(|named| {
+                        let named = named.trim_matches('"');
+                        Some(named) == step.rule.name()
+                            || step.rule.hosts().iter().any(|host| host.to_string() == named)
+                    });
+                    // Under a locked base the rule that is told may be the policy's own.
+                    prop_assert!(is_named || is_locked, "{request}");
+                }
+                (Decision::Allow(_), Decision::Deny(_)) => prop_assert!(false, "{request} is the step's only"),
+            }
+        }
+    }
+
+    #[test]
+    fn no_text_makes_the_loader_panic(text in "(version = 1\n)?(\\[\\[?(allow|deny|limits|test|budget|steps\\.s)\\]?\\]\n|(host|use|paths|only|memory|when\\.query\\.a|ports|extends|allow|network) = (1|\"\\PC{0,6}\"|\\[\"/\\*?\"\\]|\\{|true)\n){0,8}") {
         let _ = load(Document { name: "p".into(), text }, &mut Nothing);
     }
 

@@ -1,4 +1,4 @@
-//! Who is asking: the run named by the token, or by the door.
+//! Who is asking: the run and step named by the token, or by the door.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,10 +19,18 @@ pub(crate) fn identify<'h>(
 ) -> Result<Arc<Principal>, Refusal> {
     let token = token(values)?.ok_or_else(|| Refusal::new(Code::TokenMissing))?;
     let run = core.broker.authenticate(&token).map_err(refusal)?;
-    core.principal(run)
+    let step = run.token_step().cloned();
+    if step.is_none() && run.policy().steps().next().is_some() {
+        // Whose of the steps' rights would be meant? All of them would be more than any step has.
+        let hint =
+            "the policy gives steps rights of their own, so a token for one step is needed here";
+        return Err(Refusal::with_hint(Code::WrongDoor, hint));
+    }
+    core.principal(run, step)
 }
 
-/// Checks what comes through the door of a run: no token, or one of that run.
+/// Checks what comes through the door of a run or of one of its steps: no token, or one of that run that is not for
+/// another step.
 pub(crate) fn confirm<'h>(
     core: &Core,
     door: &Principal,
@@ -32,7 +40,8 @@ pub(crate) fn confirm<'h>(
         return Ok(());
     };
     let run = core.broker.authenticate(&token).map_err(refusal)?;
-    if run.id() != door.run().id() {
+    let is_of_another_step = run.token_step().is_some() && run.token_step() != door.step();
+    if run.id() != door.run().id() || is_of_another_step {
         return Err(Refusal::new(Code::WrongDoor));
     }
     Ok(())

@@ -103,7 +103,7 @@ pub(crate) fn authorize_connection(
     if !run.is_active() {
         return Connection::Refused(Refusal::new(Code::RunEnded));
     }
-    let policy = run.policy();
+    let policy = principal.policy();
     let (host, port) = (destination.host(), destination.port());
     match policy.decide_connection(Scheme::Https, host, port) {
         ConnectionDecision::Inspect => Connection::Inspected,

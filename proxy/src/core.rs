@@ -2,17 +2,16 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use broker::{Broker, Run};
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use ipnet::IpNet;
-use policies::{Authority, Host};
+use policies::{Authority, Host, StepName};
 use sdk::{Code, RunId};
 use tokio::sync::Semaphore;
 
-use crate::principal::Principal;
+use crate::principal::{Bounds, Principal};
 use crate::refusal::Refusal;
 use crate::tls::{LeafKey, Trust};
 use crate::upstream::Resolver;
@@ -26,10 +25,16 @@ pub(crate) struct Core {
     pub(crate) trust: Trust,
     pub(crate) leaf_key: Arc<LeafKey>,
     settings: ProxySettings,
-    principals: DashMap<RunId, Arc<Principal>>,
+    /// Those of shared doors. A door of a run's own has one of its own.
+    principals: DashMap<Asking, Arc<Principal>>,
+    /// What each run may have at a time, for as long as it lasts.
+    bounds: DashMap<RunId, Arc<Bounds>>,
     /// One for each connection that has not shown a token yet.
     pub(crate) strangers: Arc<Semaphore>,
 }
+
+/// A run, or one step of it.
+type Asking = (RunId, Option<StepName>);
 
 impl Core {
     pub(crate) fn new(broker: Arc<Broker>, settings: ProxySettings) -> Result<Self, Error> {
@@ -45,43 +50,80 @@ impl Core {
             leaf_key: Arc::new(LeafKey::generate()?),
             settings,
             principals: DashMap::new(),
+            bounds: DashMap::new(),
             strangers: Arc::new(Semaphore::new(strangers)),
         })
     }
 
-    /// What the proxy keeps for a run, made when it is first needed and dropped when the run ends.
-    pub(crate) fn principal(self: &Arc<Self>, run: Arc<Run>) -> Result<Arc<Principal>, Refusal> {
+    /// What the proxy keeps for a run or a step at the shared doors, made when it is first needed and dropped when the
+    /// run ends.
+    pub(crate) fn principal(
+        self: &Arc<Self>,
+        run: Arc<Run>,
+        step: Option<StepName>,
+    ) -> Result<Arc<Principal>, Refusal> {
         if !run.is_active() {
             return Err(Refusal::new(Code::RunEnded));
         }
-        if let Some(principal) = self.principals.get(run.id()) {
+        let asking = (run.id().clone(), step);
+        if let Some(principal) = self.principals.get(&asking) {
             return Ok(Arc::clone(&principal));
         }
-        match self.principals.entry(run.id().clone()) {
+        let bounds = self.bounds(&run);
+        match self.principals.entry(asking) {
             Entry::Occupied(principal) => Ok(Arc::clone(principal.get())),
             Entry::Vacant(vacant) => {
-                let principal = Principal::new(self, run)
+                let step = vacant.key().1.clone();
+                let principal = Principal::new(self, run, step, bounds)
                     // Only a broken random generator or TLS library comes here.
                     .map_err(|_| Refusal::new(Code::CredentialUnavailable))?;
                 let principal = Arc::new(principal);
+                let (core, asking) = (Arc::clone(self), vacant.key().clone());
                 vacant.insert(Arc::clone(&principal));
-                let core = Arc::clone(self);
                 let ending = Arc::clone(&principal);
                 tokio::spawn(async move {
-                    let sweeping = async {
-                        loop {
-                            tokio::time::sleep(SWEEP).await;
-                            ending.pool.sweep();
-                        }
-                    };
-                    tokio::select! {
-                        () = ending.run().ended() => {}
-                        () = sweeping => {}
-                    }
-                    core.principals.remove(ending.run().id());
+                    ending.until_run_ends().await;
+                    core.principals.remove(&asking);
                     ending.end();
                 });
                 Ok(principal)
+            }
+        }
+    }
+
+    /// What the proxy keeps for the own doors of a run or a step. Whoever opens the doors ends it with them.
+    pub(crate) fn behind_doors(
+        self: &Arc<Self>,
+        run: Arc<Run>,
+        step: Option<StepName>,
+    ) -> Result<Arc<Principal>, Error> {
+        if !run.is_active() {
+            return Err(Error::RunEnded);
+        }
+        let bounds = self.bounds(&run);
+        let principal = Arc::new(Principal::new(self, run, step, bounds)?);
+        let ending = Arc::clone(&principal);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = ending.until_run_ends() => ending.end(),
+                () = ending.ended() => {}
+            }
+        });
+        Ok(principal)
+    }
+
+    fn bounds(self: &Arc<Self>, run: &Arc<Run>) -> Arc<Bounds> {
+        match self.bounds.entry(run.id().clone()) {
+            Entry::Occupied(bounds) => Arc::clone(bounds.get()),
+            Entry::Vacant(vacant) => {
+                let bounds = Arc::new(Bounds::new(self, run));
+                vacant.insert(Arc::clone(&bounds));
+                let (core, run) = (Arc::clone(self), Arc::clone(run));
+                tokio::spawn(async move {
+                    run.ended().await;
+                    core.bounds.remove(run.id());
+                });
+                bounds
             }
         }
     }
@@ -113,5 +155,3 @@ impl Core {
         &self.settings.own_addresses
     }
 }
-
-const SWEEP: Duration = Duration::from_secs(30);

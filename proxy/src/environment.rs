@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use broker::Run;
+use policies::StepName;
 
 /// Where the things are that the variables name, as the run sees them.
 #[derive(Clone, Debug)]
@@ -21,11 +22,13 @@ pub struct Places<'p> {
     pub token: Option<&'p str>,
     /// The URL of the gateway, if there is one.
     pub gateway: Option<&'p str>,
+    /// The step it is for: it is given placeholders only of the secrets that are left to it.
+    pub step: Option<&'p StepName>,
 }
 
 /// The environment of a run. Clients read different names; none is read by all.
 pub fn environment(run: &Run, places: &Places<'_>) -> BTreeMap<String, String> {
-    let mut all = run.environment();
+    let mut all = run.environment_of(places.step);
     let mut set = |name: &str, value: &str| {
         all.insert(name.to_owned(), value.to_owned());
     };

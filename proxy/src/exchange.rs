@@ -17,7 +17,7 @@ use crate::body::{Body, Ends, Sent, Upload};
 use crate::core::Core;
 use crate::destination::{self, Destination};
 use crate::fields::{self, Wishes};
-use crate::inbound::Inbound;
+use crate::inbound::{Inbound, Owner};
 use crate::principal::Principal;
 use crate::record::Record;
 use crate::refusal::Refusal;
@@ -69,8 +69,16 @@ async fn carry(
 ) -> Result<Carried, Refusal> {
     let core = &inbound.core;
     let (mut parts, incoming) = request.into_parts();
-    let principal = inbound.identify(&parts).await?;
-    let policy = principal.run().policy();
+    let principal = match inbound.identify(&parts).await {
+        Ok(principal) => principal,
+        Err(refusal) => {
+            if let Owner::Door(owner) = &inbound.owner {
+                record.of_door(owner);
+            }
+            return Err(refusal);
+        }
+    };
+    let policy = principal.policy();
     record.of(&principal, &policy);
     fields::refuse_long_header(&parts, core.limits.header_bytes)?;
     let place = principal.place().await?;

@@ -134,7 +134,9 @@ impl Inbound {
         // A connection that goes over to another run gives the place it had first, so none is ever waited for in turn.
         let before = proved.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(before);
-        let place = Arc::clone(&principal.connections).acquire_owned().await;
+        let place = Arc::clone(&principal.bounds.connections)
+            .acquire_owned()
+            .await;
         let value = tokens(parts).next().unwrap_or_default().into();
         *proved.lock().unwrap_or_else(PoisonError::into_inner) = Some(Proved {
             value,

@@ -16,7 +16,7 @@ pub(crate) async fn refused(core: &Arc<Core>) -> Result<(), Error> {
     let failed = |error: broker::Error| Error::Broker(Box::new(error));
     let probe = broker.probe().map_err(failed)?;
     let principal = core
-        .principal(Arc::clone(probe.run()))
+        .principal(Arc::clone(probe.run()), None)
         .map_err(|_| Error::ProbeNotRefused)?;
     let (mut client, server) = tokio::io::duplex(BUFFER);
     let stream = Stream::new(Transport::Memory(server));

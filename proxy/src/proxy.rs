@@ -5,9 +5,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use broker::{Broker, Run};
+use policies::StepName;
 use tokio::net::{TcpListener, TcpStream, UdpSocket, UnixListener};
 
 use crate::core::Core;
+use crate::principal::Principal;
 use crate::{Error, ProxySettings, dns, door, probe};
 
 /// Carries requests of runs. Cheap to clone.
@@ -35,6 +37,13 @@ pub struct DoorsOfRun {
     pub dns_udp: Vec<std::net::UdpSocket>,
     /// Where DNS queries come in over TCP.
     pub dns_tcp: Vec<std::net::TcpListener>,
+}
+
+/// Doors that are open. Dropping it closes them, and every connection that came through them.
+#[must_use = "the doors are closed when it is dropped"]
+pub struct OpenDoors {
+    core: Arc<Core>,
+    principal: Arc<Principal>,
 }
 
 impl Proxy {
@@ -65,53 +74,40 @@ impl Proxy {
         }
     }
 
-    /// Serves the doors of one run until the run ends. Must be called within a tokio runtime.
+    /// Serves the doors of a run, or of one step of it, until they are closed or the run ends. Must be called within a
+    /// tokio runtime.
+    ///
+    /// What comes through them is judged by what the policy leaves to the step, and written down under its name.
     ///
     /// # Errors
     /// If a listener cannot be used, or the run has ended.
-    pub fn serve_run(&self, doors: DoorsOfRun, run: Arc<Run>) -> Result<(), Error> {
-        let principal = self.core.principal(run).map_err(|_| Error::RunEnded)?;
+    pub fn serve_run(
+        &self,
+        doors: DoorsOfRun,
+        run: Arc<Run>,
+        step: Option<StepName>,
+    ) -> Result<OpenDoors, Error> {
+        let core = &self.core;
+        let open = OpenDoors {
+            principal: core.behind_doors(run, step)?,
+            core: Arc::clone(core),
+        };
+        let principal = &open.principal;
         for listener in doors.listeners {
-            listener.set_nonblocking(true).map_err(Error::Listener)?;
-            let listener = TcpListener::from_std(listener).map_err(Error::Listener)?;
-            let owner = Arc::clone(&principal);
-            principal.spawn(door::accept_run(Arc::clone(&self.core), listener, owner));
+            let (listener, owner) = (tcp(listener)?, Arc::clone(principal));
+            principal.spawn(door::accept_run(Arc::clone(core), listener, owner));
         }
         for listener in doors.dns_tcp {
-            listener.set_nonblocking(true).map_err(Error::Listener)?;
-            let listener = TcpListener::from_std(listener).map_err(Error::Listener)?;
-            let owner = Arc::clone(&principal);
-            principal.spawn(door::accept_dns(Arc::clone(&self.core), listener, owner));
+            let (listener, owner) = (tcp(listener)?, Arc::clone(principal));
+            principal.spawn(door::accept_dns(Arc::clone(core), listener, owner));
         }
         for socket in doors.dns_udp {
             socket.set_nonblocking(true).map_err(Error::Listener)?;
             let socket = UdpSocket::from_std(socket).map_err(Error::Listener)?;
-            let owner = Arc::clone(&principal);
-            principal.spawn(dns::serve_udp(Arc::clone(&self.core), owner, socket));
+            let owner = Arc::clone(principal);
+            principal.spawn(dns::serve_udp(Arc::clone(core), owner, socket));
         }
-        Ok(())
-    }
-
-    /// Serves one connection of a run whose original destination is known by other means than its own address, until
-    /// the run ends. Must be called within a tokio runtime.
-    ///
-    /// # Errors
-    /// If the run has ended.
-    pub fn serve_captured(
-        &self,
-        stream: TcpStream,
-        original: SocketAddr,
-        run: Arc<Run>,
-    ) -> Result<(), Error> {
-        let principal = self.core.principal(run).map_err(|_| Error::RunEnded)?;
-        let owner = Arc::clone(&principal);
-        principal.spawn(door::serve_captured(
-            Arc::clone(&self.core),
-            stream,
-            owner,
-            original,
-        ));
-        Ok(())
+        Ok(open)
     }
 
     /// Asks for a host that no policy allows, and makes sure that it is refused. To be called before anything is served.
@@ -121,4 +117,26 @@ impl Proxy {
     pub async fn negative_probe(&self) -> Result<(), Error> {
         probe::refused(&self.core).await
     }
+}
+
+impl OpenDoors {
+    /// Serves one connection whose original destination is known by other means than its own address. Must be called
+    /// within a tokio runtime.
+    pub fn serve_captured(&self, stream: TcpStream, original: SocketAddr) {
+        let owner = Arc::clone(&self.principal);
+        let core = Arc::clone(&self.core);
+        self.principal
+            .spawn(door::serve_captured(core, stream, owner, original));
+    }
+}
+
+impl Drop for OpenDoors {
+    fn drop(&mut self) {
+        self.principal.end();
+    }
+}
+
+fn tcp(listener: std::net::TcpListener) -> Result<TcpListener, Error> {
+    listener.set_nonblocking(true).map_err(Error::Listener)?;
+    TcpListener::from_std(listener).map_err(Error::Listener)
 }

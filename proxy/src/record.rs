@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use broker::{AuditUnavailable, Broker, Run};
+use broker::{AuditUnavailable, Broker};
 use policies::{Host, Policy};
 use sdk::audit::{Door, Event, EventKind, Request, Timings, Tls};
 use sdk::{Code, RequestId};
@@ -66,12 +66,14 @@ impl Record {
         }))
     }
 
-    pub(crate) fn of_run(&mut self, run: &Run) {
-        self.0.event.run = Some(run.id().clone());
+    /// Whose door it came through; who asks may be found to be another.
+    pub(crate) fn of_door(&mut self, principal: &Principal) {
+        self.0.event.run = Some(principal.run().id().clone());
+        self.0.event.step = principal.step().map(|step| Arc::clone(step.shared()));
     }
 
     pub(crate) fn of(&mut self, principal: &Principal, policy: &Policy) {
-        self.of_run(principal.run());
+        self.of_door(principal);
         self.0.event.policy = Some(principal.digest_text(policy.digest()));
     }
 

@@ -114,7 +114,7 @@ pub(crate) fn advice(code: Code, host: Option<&Host>) -> Cow<'static, str> {
         Code::TokenInvalid => "the run token is not one of this broker",
         Code::TokenExpired => "the time of this run is over",
         Code::RunEnded => "the run has ended",
-        Code::WrongDoor => "this door belongs to another run",
+        Code::WrongDoor => "this door belongs to another run or step",
         Code::AddressNotAllowed => {
             "the host leads only to addresses inside; its owner can allow them in config.toml under [upstream.addresses]"
         }

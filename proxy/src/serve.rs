@@ -91,7 +91,7 @@ where
         Owner::Door(principal) | Owner::Known(principal) => Some(principal),
         Owner::Token(_) => None,
     };
-    let wide = owner.and_then(|run| Arc::clone(&run.wide).try_acquire_owned().ok());
+    let wide = owner.and_then(|run| Arc::clone(&run.bounds.wide).try_acquire_owned().ok());
     // What nobody reads is kept in memory, up to the windows. A run that opens more such connections than any program
     // does gets narrow ones.
     let (streams, window) = match &wide {
@@ -122,7 +122,7 @@ where
 async fn refuse_unreadable(inbound: &Inbound, status: u16) -> Vec<u8> {
     let mut record = Record::new(&inbound.core.broker, inbound.door, "?");
     if let Some(principal) = inbound.known() {
-        record.of(&principal, &principal.run().policy());
+        record.of(&principal, &principal.policy());
     }
     if let Leads::To(destination) = &inbound.leads {
         record.to(destination);

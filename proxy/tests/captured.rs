@@ -1,7 +1,6 @@
 //! Does a connection to an address of our making go to the name it stands for, and to no other?
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use hickory_proto::rr::RecordType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -23,8 +22,7 @@ async fn capture(world: &World, original: SocketAddr) -> TcpStream {
         .await
         .unwrap();
     let (server, _) = listener.accept().await.unwrap();
-    let run = Arc::clone(&world.new.run);
-    world.proxy.serve_captured(server, original, run).unwrap();
+    world.open.serve_captured(server, original);
     client
 }
 

@@ -152,6 +152,7 @@ async fn create_run(
         // Who can reach this socket may start what the owner approved; approving is the owner's own.
         approved: None,
         ttl,
+        step: None,
     };
     let new = api.broker.create_lasting_run(spec).await?;
     let run = Arc::clone(&new.run);

@@ -36,6 +36,7 @@ fn spec(folder: &Path) -> CreateRunSpec {
         policy,
         project: folder.join("project"),
         ttl: Some(Duration::from_secs(600)),
+        step: None,
     }
 }
 

@@ -48,6 +48,7 @@ impl World {
             policy,
             project: self.project(),
             ttl: Some(Duration::from_secs(600)),
+            step: None,
         }
     }
 

@@ -44,6 +44,7 @@ fn run_with_grants(broker: &Broker) -> Run {
         expires: now,
         deadline: Instant::now() + Duration::from_secs(60),
         jti: String::new(),
+        step: None,
         grants,
         state: AtomicU8::new(CREATED),
         ended: CancellationToken::new(),

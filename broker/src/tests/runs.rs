@@ -61,6 +61,7 @@ async fn a_token_of_another_issuer_audience_or_policy_is_refused() {
         exp: u64::MAX,
         jti: new.run.jti.clone(),
         pol: new.run.policy().digest().to_string(),
+        step: None,
     };
     let is_accepted = |claims: &Claims| {
         let (token, _) = broker.keyring.sign(claims).unwrap();

@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 use super::{TokenError, provider};
 
-/// What a token says. Each member is required; unknown and repeated ones are refused.
+/// What a token says. Each member but the step is required; unknown and repeated ones are refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claims {
@@ -35,6 +35,9 @@ pub(crate) struct Claims {
     pub(crate) jti: String,
     /// The digest of the frozen policy.
     pub(crate) pol: String,
+    /// The only step that it is good for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) step: Option<String>,
 }
 
 /// Whom run tokens are for.
@@ -155,6 +158,7 @@ mod tests {
             exp: 9_999_999_999,
             jti: "j".to_owned(),
             pol: "sha256:00".to_owned(),
+            step: None,
         }
     }
 

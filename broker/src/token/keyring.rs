@@ -145,6 +145,7 @@ mod tests {
             exp: 9_999_999_999,
             jti: String::new(),
             pol: String::new(),
+            step: None,
         }
     }
 

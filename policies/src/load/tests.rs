@@ -1,6 +1,7 @@
 //! What loading accepts, refuses and puts together.
 
 mod bases;
+mod steps;
 
 use std::collections::BTreeMap;
 
@@ -138,10 +139,6 @@ fn what_is_not_enforced_yet_is_refused_and_never_ignored() {
         (
             "[budget]\nupload = \"5MiB\"",
             "5:1: `budget.upload` is not supported yet",
-        ),
-        (
-            "[steps.publish]\nallow = [\"a.test\"]",
-            "4:8: `steps.publish` is not supported yet",
         ),
     ];
     for (more, expected) in cases {

@@ -3,7 +3,7 @@
 use crate::amount;
 use crate::authority::Authority;
 use crate::grammar;
-use crate::reader::{Item, Section, Value};
+use crate::reader::{Item, Section};
 use crate::units::{parse_money, parse_rate};
 
 /// Keys of an `[[allow]]`.
@@ -87,27 +87,6 @@ pub(super) fn read_when(when: &Section<'_>) {
         section.map("args");
         (tools != Some(None)).then_some(())
     });
-}
-
-/// `[steps.*]`.
-pub(super) fn read_steps(section: &Section<'_>) {
-    let Some(steps) = section.map("steps") else {
-        return;
-    };
-    for item in steps.items() {
-        let step = item.section(grammar::STEP);
-        step.texts("allow");
-        if let Some(network) = step.item("network") {
-            match &network.node().value {
-                Value::Text(text) if text == "none" || text == "proxy" => {}
-                Value::Text(_) => network.refuse("`network` is neither `proxy` nor `none`", None),
-                _ => {
-                    network.text();
-                }
-            }
-        }
-        item.not_supported_yet();
-    }
 }
 
 /// Refuses a key whose value has the right type.

@@ -46,10 +46,7 @@ fn read_sandbox(section: &Section<'_>, settings: &mut Settings) {
                 read_choice(&item, &modes).map(|mode| placed(mode, section, &item));
         }
     }
-    if let Some(item) = section.item("network") {
-        let modes = [NetworkMode::ProxyOnly, NetworkMode::None].map(|mode| (mode.as_str(), mode));
-        settings.network = read_choice(&item, &modes).map(|mode| placed(mode, section, &item));
-    }
+    settings.network = read_network(section);
     for item in list(section, "read") {
         if let Some(path) = read_path(&item) {
             settings.read.insert(path, placed((), section, &item));
@@ -76,6 +73,13 @@ fn read_sandbox(section: &Section<'_>, settings: &mut Settings) {
             }
         }
     }
+}
+
+/// Reads the `network` of a sandbox or a step.
+pub(super) fn read_network(section: &Section<'_>) -> Option<Placed<NetworkMode>> {
+    let item = section.item("network")?;
+    let modes = [NetworkMode::ProxyOnly, NetworkMode::None].map(|mode| (mode.as_str(), mode));
+    read_choice(&item, &modes).map(|mode| placed(mode, section, &item))
 }
 
 fn list<'s, 'a>(section: &'s Section<'a>, key: &str) -> Vec<Item<'s, 'a>> {

@@ -52,7 +52,10 @@ pub(crate) async fn accept_run(core: Arc<Core>, listener: TcpListener, principal
     };
     loop {
         // A run with as many connections as it may have waits for one to end.
-        let Ok(place) = Arc::clone(&principal.connections).acquire_owned().await else {
+        let Ok(place) = Arc::clone(&principal.bounds.connections)
+            .acquire_owned()
+            .await
+        else {
             return;
         };
         let stream = match listener.accept().await {
@@ -87,7 +90,10 @@ pub(crate) async fn serve_captured(
     principal: Arc<Principal>,
     original: SocketAddr,
 ) {
-    let Ok(_place) = Arc::clone(&principal.connections).acquire_owned().await else {
+    let Ok(_place) = Arc::clone(&principal.bounds.connections)
+        .acquire_owned()
+        .await
+    else {
         return;
     };
     transparent::serve(core, Stream::new(tcp(stream)), principal, original).await;
@@ -96,7 +102,10 @@ pub(crate) async fn serve_captured(
 /// Serves DNS over TCP for one run.
 pub(crate) async fn accept_dns(core: Arc<Core>, listener: TcpListener, principal: Arc<Principal>) {
     loop {
-        let Ok(place) = Arc::clone(&principal.dns_connections).acquire_owned().await else {
+        let Ok(place) = Arc::clone(&principal.bounds.dns_connections)
+            .acquire_owned()
+            .await
+        else {
             return;
         };
         match listener.accept().await {

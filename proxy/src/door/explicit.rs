@@ -205,7 +205,7 @@ fn connect(
             Arc::clone(principal)
         }
     };
-    record.of(&principal, &principal.run().policy());
+    record.of(&principal, &principal.policy());
     if head.has_body {
         return Err(Refusal::ambiguous("CONNECT has no body"));
     }
@@ -248,7 +248,10 @@ async fn open(
             let owner = Arc::clone(&principal);
             owner.spawn(async move {
                 // A run with as many connections as it may have waits for one to end.
-                let Ok(place) = Arc::clone(&principal.connections).acquire_owned().await else {
+                let Ok(place) = Arc::clone(&principal.bounds.connections)
+                    .acquire_owned()
+                    .await
+                else {
                     return;
                 };
                 opened(core, stream, principal, destination, record).await;
@@ -302,7 +305,7 @@ async fn serve_requests(core: Arc<Core>, mut stream: Stream, entrance: Entrance)
 fn record(core: &Core, entrance: &Entrance) -> Record {
     let mut record = Record::new(&core.broker, Door::Proxy, "CONNECT");
     if let Entrance::OfRun(principal) = entrance {
-        record.of_run(principal.run());
+        record.of_door(principal);
     }
     record
 }

@@ -35,7 +35,7 @@ pub(crate) async fn serve(
         return dns::serve_tcp(&core, &principal, stream).await;
     }
     let mut record = Record::new(&core.broker, Door::Transparent, "CONNECT");
-    record.of(&principal, &principal.run().policy());
+    record.of(&principal, &principal.policy());
     match principal.names.meaning(original.ip()) {
         Meaning::Name(host) => {
             to_host(core, stream, principal, host, original.port(), record).await

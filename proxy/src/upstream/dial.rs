@@ -100,7 +100,7 @@ async fn addresses(core: &Core, permit: &Permit) -> Result<Vec<Vetted>, Refusal>
         (None, Host::V6(address)) => vec![SocketAddr::new((*address).into(), port)],
         (None, Host::Name(name)) => core
             .resolver
-            .resolve(name, port, &permit.principal().lookups)
+            .resolve(name, port, &permit.principal().bounds.lookups)
             .await
             .map_err(|error| {
                 tracing::debug!(%error, %name, "a name does not resolve");

@@ -74,6 +74,7 @@ impl Default for Plan<'_> {
 pub(crate) struct World {
     pub(crate) broker: Arc<Broker>,
     pub(crate) proxy: Proxy,
+    pub(crate) open: proxy::OpenDoors,
     pub(crate) new: NewRun,
     pub(crate) provider: provider::Running,
     /// The door that all runs share.
@@ -154,10 +155,11 @@ impl World {
             dns_udp: vec![dns_udp],
             dns_tcp: vec![dns_tcp],
         };
-        proxy.serve_run(doors, Arc::clone(&new.run)).unwrap();
+        let open = proxy.serve_run(doors, Arc::clone(&new.run), None).unwrap();
         Self {
             broker,
             proxy,
+            open,
             new,
             provider,
             shared,
@@ -236,6 +238,7 @@ pub(crate) async fn run(broker: &Arc<Broker>, policy: &str, project: &Path) -> N
         project: project.to_owned(),
         approved: Some(digest),
         ttl: None,
+        step: None,
     };
     broker.create_run(spec).await.unwrap()
 }

@@ -91,7 +91,7 @@ pub struct Event {
     pub run: Option<RunId>,
     /// The step within the run.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub step: Option<String>,
+    pub step: Option<Arc<str>>,
     /// What happened.
     pub event: EventKind,
     /// The request, for request events.

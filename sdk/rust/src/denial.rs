@@ -17,7 +17,7 @@ pub enum Code {
     TokenExpired,
     /// The run has ended, or was revoked.
     RunEnded,
-    /// The token belongs to another run than the door it came through.
+    /// The token belongs to another run or step than the door it came through.
     WrongDoor,
     /// No rule names the host.
     HostNotAllowed,
@@ -98,7 +98,7 @@ impl Code {
             Self::TokenInvalid => ("token-invalid", 407, "run token not valid"),
             Self::TokenExpired => ("token-expired", 407, "run token expired"),
             Self::RunEnded => ("run-ended", 407, "run has ended"),
-            Self::WrongDoor => ("wrong-door", 407, "token belongs to another run"),
+            Self::WrongDoor => ("wrong-door", 407, "token belongs to another run or step"),
             Self::HostNotAllowed => ("host-not-allowed", 403, "host not allowed"),
             Self::PortNotAllowed => ("port-not-allowed", 403, "scheme or port not allowed"),
             Self::MethodNotAllowed => ("method-not-allowed", 403, "method not allowed"),

@@ -1,6 +1,7 @@
 //! What a run reached, counted from its audit events.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
 use crate::audit::{Event, EventKind};
 use crate::report::{Denied, Reached};
@@ -119,6 +120,33 @@ impl Tally {
     /// How often a placeholder or token was found where it does not belong.
     pub fn alarms(&self) -> u64 {
         self.alarms
+    }
+}
+
+/// Counts of a run's requests, as a whole and step by step.
+#[derive(Clone, Debug, Default)]
+pub struct Tallies {
+    whole: Tally,
+    steps: BTreeMap<Arc<str>, Tally>,
+}
+
+impl Tallies {
+    /// Takes one more event into account.
+    pub fn add(&mut self, event: &Event) {
+        self.whole.add(event);
+        if let Some(step) = &event.step {
+            self.steps.entry(Arc::clone(step)).or_default().add(event);
+        }
+    }
+
+    /// What all steps did together.
+    pub fn whole(&self) -> &Tally {
+        &self.whole
+    }
+
+    /// What one step did; nothing if no event names it.
+    pub fn step(&self, name: &str) -> Tally {
+        self.steps.get(name).cloned().unwrap_or_default()
     }
 }
 

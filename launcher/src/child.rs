@@ -11,7 +11,8 @@ use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{DumpableBehavior, WaitOptions};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use crate::message::{Other, Report, Step, Stopped};
+use crate::child_terminal::{self, Pair};
+use crate::message::{Other, Report, Step, Stopped, Word};
 use crate::plan::{INNER, Network, Plan, Source};
 use crate::sys::{self, Side};
 use crate::weaken::{Layer, Weaken};
@@ -33,23 +34,30 @@ pub(crate) const MAX_SOURCES: usize = 256;
 
 /// Builds the sandbox, runs the command and ends.
 pub(crate) fn run(plan: &Plan, wires: &Wires) -> ! {
+    sys::block_signals();
     let control = sys::borrowed(wires.control);
-    if let Err((step, errno)) = build(plan, wires, control) {
-        tell(control, Report::Failed(step, errno.raw_os_error()));
-        sys::exit(125);
-    }
+    let terminal = match build(plan, wires, control) {
+        Ok(terminal) => terminal,
+        Err((step, errno)) => {
+            tell(control, Report::Failed(step, errno.raw_os_error()));
+            sys::exit(125);
+        }
+    };
     if !wait_for_word(control) {
         sys::exit(125);
     }
     let child = match sys::fork() {
-        Ok(Side::Child) => child_command::become_it(plan, wires, control),
+        Ok(Side::Child) => {
+            let terminal = terminal.as_ref().map(|pair| pair.slave.as_fd());
+            child_command::become_it(plan, wires, terminal, control)
+        }
         Ok(Side::Parent(child, _)) => child,
         Err(errno) => {
             tell(control, failed(Other::Init, errno));
             sys::exit(125);
         }
     };
-    watch(child, control, plan.weaken)
+    watch(child, terminal.as_ref(), control, plan.weaken)
 }
 
 /// Sends a report. If nobody listens any more, the next wait finds that out.
@@ -80,7 +88,7 @@ pub(crate) fn drop_capabilities() -> Result<(), Errno> {
     )
 }
 
-fn build(plan: &Plan, wires: &Wires, control: BorrowedFd<'_>) -> Result<(), Stopped> {
+fn build(plan: &Plan, wires: &Wires, control: BorrowedFd<'_>) -> Result<Option<Pair>, Stopped> {
     let other = |which| move |errno| (Step::Other(which), errno);
     for (first, last) in &wires.close {
         sys::close_range(*first, *last).map_err(other(Other::Descriptors))?;
@@ -142,8 +150,13 @@ fn build(plan: &Plan, wires: &Wires, control: BorrowedFd<'_>) -> Result<(), Stop
             Some(child_network::listen(*with_v6).map_err(other(Other::Listeners))?)
         }
     };
-    hand_over(control, scratch.as_ref(), doors.as_ref()).map_err(other(Other::Handover))?;
-    Ok(())
+    let terminal = match plan.terminal {
+        Some(size) => Some(child_terminal::make(size).map_err(other(Other::Terminal))?),
+        None => None,
+    };
+    hand_over(control, scratch.as_ref(), terminal.as_ref(), doors.as_ref())
+        .map_err(other(Other::Handover))?;
+    Ok(terminal)
 }
 
 /// Takes the one user and group that the namespace knows, and nothing else.
@@ -185,32 +198,35 @@ fn open_sources(plan: &Plan, trees: &mut [RawFd; MAX_SOURCES]) -> Result<(), Sto
     Ok(())
 }
 
-/// Sends the scratch file system and the listeners with the word that the sandbox stands.
+/// Sends the scratch file system, the terminal and the listeners with the word that the sandbox stands.
 fn hand_over(
     control: BorrowedFd<'_>,
     scratch: Option<&OwnedFd>,
+    terminal: Option<&Pair>,
     doors: Option<&child_network::Listeners>,
 ) -> Result<(), Errno> {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, sendmsg};
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(6))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     // A place is never empty, so that the order says what is what.
     let scratch = scratch.map_or(control, |scratch| scratch.as_fd());
-    let descriptors = match doors {
-        None => [scratch; 5],
-        Some(doors) => [
-            scratch,
-            doors.v4.as_fd(),
-            doors.names_udp.as_fd(),
-            doors.names_tcp.as_fd(),
-            doors.v6.as_ref().map_or(scratch, |v6| v6.as_fd()),
-        ],
+    let mut descriptors = [scratch; 6];
+    let mut count = 1;
+    let mut add = |descriptor| {
+        descriptors[count] = descriptor;
+        count += 1;
     };
-    let count = match doors {
-        None => 1,
-        Some(doors) if doors.v6.is_none() => 4,
-        Some(_) => 5,
-    };
+    if let Some(terminal) = terminal {
+        add(terminal.master.as_fd());
+    }
+    if let Some(doors) = doors {
+        add(doors.v4.as_fd());
+        add(doors.names_udp.as_fd());
+        add(doors.names_tcp.as_fd());
+        if let Some(v6) = &doors.v6 {
+            add(v6.as_fd());
+        }
+    }
     if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors[..count])) {
         return Err(Errno::NOBUFS);
     }
@@ -224,22 +240,28 @@ fn hand_over(
     Ok(())
 }
 
-/// Waits for one message of the supervisor. `false` means that it is gone.
+/// Waits until the supervisor says to go on. `false` means that it is gone, or wants no command any more.
 fn wait_for_word(control: BorrowedFd<'_>) -> bool {
-    let mut byte = [0];
+    next_word(control) == Some(Word::Go)
+}
+
+/// The next word of the supervisor; none if it is gone.
+fn next_word(control: BorrowedFd<'_>) -> Option<Word> {
+    let mut byte = [0; 1];
     loop {
         match rustix::net::recv(control, &mut byte, RecvFlags::empty()) {
-            Ok((_, length)) => return length > 0,
+            Ok((_, length)) => return Word::decode(&byte[..length.min(1)]),
             Err(Errno::INTR) => {}
-            Err(_) => return false,
+            Err(_) => return None,
         }
     }
 }
 
-/// The rest of the first process's life: reaps what ends, and ends with the command or with the supervisor.
+/// The rest of the first process's life: reaps what ends, passes signals on, and ends with the command or with the
+/// supervisor.
 ///
 /// When it ends, the kernel kills everything left in the process namespace and only then lets it be waited for.
-fn watch(command: i32, control: BorrowedFd<'_>, weaken: Weaken) -> ! {
+fn watch(command: i32, terminal: Option<&Pair>, control: BorrowedFd<'_>, weaken: Weaken) -> ! {
     // It keeps neither the command's streams nor a right. First of all, for the next descriptor may get such a number.
     for number in 0..3 {
         let _ = sys::close_range(number, number);
@@ -266,15 +288,19 @@ fn watch(command: i32, control: BorrowedFd<'_>, weaken: Weaken) -> ! {
         }
         let mut waiting = [
             PollFd::new(&signals, PollFlags::IN),
-            // No event is asked for: a closed other end is always told.
-            PollFd::new(&control, PollFlags::empty()),
+            PollFd::new(&control, PollFlags::IN),
         ];
         match poll(&mut waiting, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => sys::exit(125),
         }
-        if !waiting[1].revents().is_empty() && !weaken.is_off(Layer::SupervisorsDeath) {
-            sys::exit(125);
+        if !waiting[1].revents().is_empty() {
+            match next_word(control) {
+                Some(Word::Signal(signal)) => child_terminal::pass_on(signal, command, terminal),
+                Some(Word::Go) => {}
+                None if weaken.is_off(Layer::SupervisorsDeath) => {}
+                None => sys::exit(125),
+            }
         }
         let mut information = [0_u8; 1024];
         let _ = rustix::io::read(&signals, &mut information);

@@ -14,8 +14,13 @@ use crate::sys;
 use crate::weaken::Layer;
 
 /// Gives up everything and becomes the command.
-pub(crate) fn become_it(plan: &Plan, wires: &Wires, control: BorrowedFd<'_>) -> ! {
-    match ready(plan, wires) {
+pub(crate) fn become_it(
+    plan: &Plan,
+    wires: &Wires,
+    terminal: Option<BorrowedFd<'_>>,
+    control: BorrowedFd<'_>,
+) -> ! {
+    match ready(plan, wires, terminal) {
         Err((other, errno)) => tell(control, failed(other, errno)),
         Ok(()) => {
             let errno = execute(&plan.command);
@@ -25,14 +30,24 @@ pub(crate) fn become_it(plan: &Plan, wires: &Wires, control: BorrowedFd<'_>) -> 
     sys::exit(125)
 }
 
-fn ready(plan: &Plan, wires: &Wires) -> Result<(), (Other, Errno)> {
+fn ready(
+    plan: &Plan,
+    wires: &Wires,
+    terminal: Option<BorrowedFd<'_>>,
+) -> Result<(), (Other, Errno)> {
     let (command, weaken) = (&plan.command, plan.weaken);
     let other = |which| move |errno| (which, errno);
     if !weaken.is_off(Layer::Session) {
         rustix::process::setsid().map_err(other(Other::Init))?;
     }
     rustix::process::umask(rustix::fs::Mode::from(0o022));
-    let [stdin, stdout, stderr] = wires.stdio.map(sys::borrowed);
+    let [stdin, stdout, stderr] = match terminal {
+        Some(terminal) => {
+            crate::child_terminal::take(terminal).map_err(other(Other::Terminal))?;
+            [terminal; 3]
+        }
+        None => wires.stdio.map(sys::borrowed),
+    };
     // The supervisor keeps these three above 2, so none is overwritten before it is copied.
     rustix::stdio::dup2_stdin(stdin).map_err(other(Other::Descriptors))?;
     rustix::stdio::dup2_stdout(stdout).map_err(other(Other::Descriptors))?;

@@ -1,8 +1,11 @@
 //! The launcher on systems that have no namespaces: it says so.
 
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::{Check, Doors, Error, Finished, Spec, Stream};
+use crate::{Check, Doors, Error, Finished, Signal, Spec, Stream, WindowSize};
 
 /// A sandbox that has been checked against the host. There is none on this system.
 #[derive(Debug)]
@@ -50,6 +53,10 @@ impl Prepared {
 pub struct Started {
     /// The run's listeners.
     pub doors: Option<Doors>,
+    /// The command's standard input.
+    pub input: Option<OwnedFd>,
+    /// The sandbox's terminal.
+    pub terminal: Option<Terminal>,
     never: Never,
 }
 
@@ -81,7 +88,49 @@ impl Killer {
     pub fn kill(&self) {
         match self.never {}
     }
+
+    /// Passes a signal to the command.
+    pub fn ask(&self, _signal: Signal) {
+        match self.never {}
+    }
+
+    /// Asks the command to end, and ends it.
+    pub fn end(&self, _signal: Signal, _grace: Duration) {
+        match self.never {}
+    }
 }
+
+/// A sandbox's terminal. There is none on this system.
+#[derive(Clone, Debug)]
+pub struct Terminal {
+    never: Never,
+}
+
+impl Terminal {
+    /// Sets its size.
+    pub fn resize(&self, _size: WindowSize) -> io::Result<()> {
+        match self.never {}
+    }
+
+    /// Gives it the modes of another terminal.
+    pub fn behave_like(&self, _other: impl AsFd) -> io::Result<()> {
+        match self.never {}
+    }
+
+    /// Types.
+    pub fn type_in(&self, _bytes: &[u8]) -> io::Result<usize> {
+        match self.never {}
+    }
+}
+
+impl AsFd for Terminal {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self.never {}
+    }
+}
+
+/// Does nothing: there is no sandbox whose input could be read.
+pub fn ignore_background_reads() {}
 
 /// Says that the launcher needs Linux.
 pub fn doctor() -> Vec<Check> {

@@ -6,6 +6,7 @@
 mod answer;
 pub mod changes;
 mod error;
+mod signal;
 mod spec;
 mod weaken;
 
@@ -27,6 +28,8 @@ mod child_command;
 mod child_files;
 #[cfg(target_os = "linux")]
 mod child_network;
+#[cfg(target_os = "linux")]
+mod child_terminal;
 #[cfg(target_os = "linux")]
 mod doctor;
 #[cfg(target_os = "linux")]
@@ -66,6 +69,8 @@ mod system;
 #[cfg(target_os = "linux")]
 mod tail;
 #[cfg(target_os = "linux")]
+mod terminal;
+#[cfg(target_os = "linux")]
 mod toolchains;
 #[cfg(target_os = "linux")]
 mod usage;
@@ -81,9 +86,10 @@ mod elsewhere;
 
 pub use answer::{Check, Doors, Finished, Stream};
 pub use error::Error;
+pub use signal::{GRACE, Signal};
 pub use spec::{
-    CaBundle, Limits, MAX_LAYERS_BELOW, MadeUp, NetworkMode, Spec, Stdin, View, Workspace,
-    WorkspaceMode,
+    CaBundle, Limits, MAX_LAYERS_BELOW, MadeUp, NetworkMode, Spec, Stdin, View, WindowSize,
+    Workspace, WorkspaceMode,
 };
 
 #[cfg(feature = "weaken")]
@@ -96,6 +102,12 @@ pub use doctor::doctor;
 pub use prepare::{Prepared, prepare};
 #[cfg(target_os = "linux")]
 pub use start::{Killer, Started};
+#[cfg(target_os = "linux")]
+pub use sys::ignore_background_reads;
+#[cfg(target_os = "linux")]
+pub use terminal::Terminal;
 
 #[cfg(not(target_os = "linux"))]
-pub use elsewhere::{Killer, Prepared, Started, doctor, prepare};
+pub use elsewhere::{
+    Killer, Prepared, Started, Terminal, doctor, ignore_background_reads, prepare,
+};

@@ -1,8 +1,38 @@
 //! What supervisor and sandbox say to each other while the sandbox is built, and once at its end.
 //!
-//! The channel is a `SOCK_SEQPACKET` pair that the command never holds; every message is three numbers.
+//! The channel is a `SOCK_SEQPACKET` pair that the command never holds; every report is three numbers, every word a byte.
 
 use rustix::io::Errno;
+
+use crate::signal::Signal;
+
+/// What the supervisor says to the sandbox's first process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// Go on with what comes next.
+    Go,
+    /// Pass a signal to the command. Before there is one, it ends the sandbox.
+    Signal(Signal),
+}
+
+impl Word {
+    /// The word as a byte.
+    pub(crate) fn encode(self) -> [u8; 1] {
+        match self {
+            Self::Go => [0],
+            Self::Signal(signal) => [signal.number() as u8],
+        }
+    }
+
+    /// A word from a byte.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        match bytes {
+            [0] => Some(Self::Go),
+            [number] => Signal::from_number(i32::from(*number)).map(Self::Signal),
+            _ => None,
+        }
+    }
+}
 
 /// A message from the sandbox's first processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +100,11 @@ pub(crate) enum Other {
     Handover = 15,
     /// Landlock's rules.
     Landlock = 16,
+    /// The command's terminal.
+    Terminal = 17,
 }
 
-const OTHERS: [Other; 17] = [
+const OTHERS: [Other; 18] = [
     Other::Descriptors,
     Other::User,
     Other::Private,
@@ -90,6 +122,7 @@ const OTHERS: [Other; 17] = [
     Other::Filter,
     Other::Handover,
     Other::Landlock,
+    Other::Terminal,
 ];
 
 /// A message's length.
@@ -157,6 +190,19 @@ mod tests {
             Report::Ended(-3),
         ] {
             assert_eq!(Report::decode(&report.encode()), Some(report));
+        }
+    }
+
+    #[test]
+    fn a_word_survives_the_wire() {
+        for signal in Signal::ALL {
+            let word = Word::Signal(signal);
+            assert_eq!(Word::decode(&word.encode()), Some(word));
+        }
+        assert_eq!(Word::decode(&Word::Go.encode()), Some(Word::Go));
+        // Nothing, an unknown signal, too much.
+        for junk in [&[][..], &[9], &[0, 0]] {
+            assert_eq!(Word::decode(junk), None);
         }
     }
 

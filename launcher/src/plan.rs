@@ -6,6 +6,7 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 
 use crate::landlock::Rules;
+use crate::spec::WindowSize;
 use crate::sys::{CStrings, Instruction};
 use crate::weaken::Weaken;
 
@@ -26,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) landlock: Option<Rules>,
     /// What a test has switched off.
     pub(crate) weaken: Weaken,
+    /// The terminal that the command gets in the place of its standard streams, if any.
+    pub(crate) terminal: Option<WindowSize>,
     /// The command.
     pub(crate) command: Command,
 }

@@ -71,7 +71,7 @@ pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
     system::folders(&mut layout)?;
     etc::build(&mut layout, &home)?;
     let scratch = spec.limits.disk.unwrap_or(DEFAULT_SCRATCH);
-    system::devices(&mut layout)?;
+    system::devices(&mut layout, spec.terminal.is_some())?;
     system::scratch(&mut layout, &home, scratch)?;
     system::processes(&mut layout)?;
 
@@ -123,6 +123,7 @@ pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
             network: network(spec.network, spec.weaken),
             landlock: landlock(view, &home, spec.weaken)?,
             weaken: spec.weaken,
+            terminal: spec.terminal,
             command,
         },
         owner: layout.owner,

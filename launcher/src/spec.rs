@@ -25,11 +25,14 @@ pub struct Spec {
     pub network: NetworkMode,
     /// What bounds it.
     pub limits: Limits,
-    /// What its standard input is.
+    /// What its standard input is, unless it has a terminal.
     pub stdin: Stdin,
     /// What a test has switched off. Nothing, in every build but those of tests.
     #[doc(hidden)]
     pub weaken: Weaken,
+    /// The size of a terminal of the sandbox's own that stands in the place of all three standard streams; `None` for
+    /// none. What the command writes to it arrives as [`crate::Stream::Stdout`].
+    pub terminal: Option<WindowSize>,
 }
 
 impl Spec {
@@ -55,6 +58,7 @@ impl Spec {
             limits: Limits::default(),
             stdin: Stdin::Null,
             weaken: Weaken::default(),
+            terminal: None,
         }
     }
 }
@@ -179,4 +183,15 @@ pub enum Stdin {
     Inherit,
     /// Empty.
     Null,
+    /// What is written to [`crate::Started::input`].
+    Piped,
+}
+
+/// A terminal's size in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowSize {
+    /// Lines.
+    pub rows: u16,
+    /// Characters in a line.
+    pub columns: u16,
 }

@@ -4,9 +4,9 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -17,11 +17,13 @@ use crate::answer::Doors;
 use crate::cgroup::Cgroup;
 use crate::child::{self, Wires};
 use crate::error::Error;
-use crate::message::{LENGTH, Other, Report, Step};
+use crate::message::{LENGTH, Other, Report, Step, Word};
 use crate::plan::{Plan, Source};
 use crate::prepare::Prepared;
+use crate::signal::Signal as Asked;
 use crate::spec::{Limits, Stdin};
 use crate::sys::{self, Side};
+use crate::terminal::Terminal;
 use crate::weaken::{Layer, Weaken};
 
 /// A sandbox that stands. Dropping it ends everything in it.
@@ -29,13 +31,17 @@ use crate::weaken::{Layer, Weaken};
 pub struct Started {
     /// The run's listeners, for `NetworkMode::ProxyOnly`. Take them before `release`.
     pub doors: Option<Doors>,
+    /// The command's standard input, for [`Stdin::Piped`]. It ends when this is dropped.
+    pub input: Option<OwnedFd>,
+    /// The sandbox's terminal, if it has one.
+    pub terminal: Option<Terminal>,
     pub(crate) released: Option<Instant>,
     pub(crate) plan: Plan,
     pub(crate) limits: Limits,
     pub(crate) upper: Option<PathBuf>,
     pub(crate) work: Option<PathBuf>,
     pub(crate) running: Running,
-    pub(crate) control: OwnedFd,
+    pub(crate) control: Arc<OwnedFd>,
     pub(crate) output: [OwnedFd; 2],
     pub(crate) scratch: OwnedFd,
     // After `running`: a group can be removed once its processes are gone.
@@ -81,16 +87,43 @@ impl Drop for Running {
     }
 }
 
-/// Ends a sandbox from another thread.
+/// Ends a sandbox from another thread, or asks its command to end.
 #[derive(Clone, Debug)]
 pub struct Killer {
     pidfd: Arc<OwnedFd>,
+    control: Arc<OwnedFd>,
 }
 
 impl Killer {
     /// Ends everything in the sandbox. Does nothing if it has ended.
     pub fn kill(&self) {
         let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+
+    /// Passes a signal to the command, which may take it as it likes: to the processes in the foreground of its terminal,
+    /// or else to its process group, but SIGUSR1 and SIGUSR2 to itself only. SIGTERM and SIGHUP reach the command in any
+    /// case, also where it is stopped. Before the command was released, it never starts.
+    pub fn ask(&self, signal: Asked) {
+        let word = Word::Signal(signal).encode();
+        let _ = rustix::net::send(
+            &self.control,
+            &word,
+            SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+        );
+    }
+
+    /// Asks the command to end and, where it has not within `grace`, ends everything in the sandbox.
+    pub fn end(&self, signal: Asked, grace: Duration) {
+        self.ask(signal);
+        let grace = Timespec {
+            tv_sec: grace.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: grace.subsec_nanos().into(),
+        };
+        let mut waiting = [PollFd::new(&*self.pidfd, PollFlags::IN)];
+        // Interrupted, it ends earlier.
+        if !poll(&mut waiting, Some(&grace)).is_ok_and(|ready| ready > 0) {
+            self.kill();
+        }
     }
 }
 
@@ -110,8 +143,9 @@ impl Prepared {
         self.owner.give(&err_end);
         // Above 2, so that the child can put them at 0 to 2 one after another.
         let theirs = fcntl_dupfd_cloexec(&theirs, 3).map_err(descriptors)?;
+        let (stdin, input) = standard_input(self.stdin)?;
         let stdio = [
-            standard_input(self.stdin)?,
+            stdin,
             fcntl_dupfd_cloexec(&out_end, 3).map_err(descriptors)?,
             fcntl_dupfd_cloexec(&err_end, 3).map_err(descriptors)?,
         ];
@@ -153,22 +187,30 @@ impl Prepared {
                 source,
             })?;
         }
-        let (scratch, doors) = match receive(&ours) {
-            Some((Report::Ready, descriptors)) => received(descriptors)?,
+        let (scratch, terminal, doors) = match receive(&ours) {
+            Some((Report::Ready, descriptors)) => {
+                received(descriptors, self.plan.terminal.is_some())?
+            }
             answer => return Err(self.explain(answer.map(|(report, _)| report), &mut running)),
+        };
+        let out = match &terminal {
+            Some(terminal) => fcntl_dupfd_cloexec(terminal, 3).map_err(descriptors)?,
+            None => out,
         };
         for stream in [&out, &err] {
             rustix::io::ioctl_fionbio(stream, true).map_err(descriptors)?;
         }
         Ok(Started {
             doors,
+            input,
+            terminal,
             released: None,
             plan: self.plan,
             limits: self.limits,
             upper: self.upper,
             work: self.work,
             running,
-            control: ours,
+            control: Arc::new(ours),
             output: [out, err],
             scratch,
             cgroup: self.cgroup,
@@ -202,6 +244,7 @@ impl Started {
     pub fn killer(&self) -> Killer {
         Killer {
             pidfd: Arc::clone(&self.running.pidfd),
+            control: Arc::clone(&self.control),
         }
     }
 }
@@ -267,6 +310,7 @@ fn other_failure(other: Other, errno: i32) -> (String, String) {
             "the kernel needs CONFIG_SECCOMP_FILTER".into(),
         ),
         Other::Handover => ("handing descriptors over", doctor()),
+        Other::Terminal => ("making the command's terminal", doctor()),
     };
     (part.into(), advice)
 }
@@ -275,7 +319,7 @@ fn other_failure(other: Other, errno: i32) -> (String, String) {
 pub(crate) fn receive(control: &OwnedFd) -> Option<(Report, Vec<OwnedFd>)> {
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, recvmsg};
     let mut bytes = [0_u8; LENGTH];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(6))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let length = loop {
         let mut parts = [std::io::IoSliceMut::new(&mut bytes)];
@@ -301,15 +345,23 @@ pub(crate) fn has_word(control: &OwnedFd) -> bool {
     poll(&mut waiting, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-fn received(descriptors: Vec<OwnedFd>) -> Result<(OwnedFd, Option<Doors>), Error> {
+type Received = (OwnedFd, Option<Terminal>, Option<Doors>);
+
+fn received(descriptors: Vec<OwnedFd>, with_terminal: bool) -> Result<Received, Error> {
     let mut descriptors = descriptors.into_iter();
     let scratch = descriptors
         .next()
         .ok_or_else(|| Error::Fault("the sandbox sent no descriptor".into()))?;
+    let terminal = match with_terminal {
+        true => Some(Terminal::new(descriptors.next().ok_or_else(|| {
+            Error::Fault("the sandbox sent no terminal".into())
+        })?)),
+        false => None,
+    };
     let (Some(v4), Some(udp), Some(tcp)) =
         (descriptors.next(), descriptors.next(), descriptors.next())
     else {
-        return Ok((scratch, None));
+        return Ok((scratch, terminal, None));
     };
     let doors = Doors {
         v4: TcpListener::from(v4),
@@ -317,18 +369,24 @@ fn received(descriptors: Vec<OwnedFd>) -> Result<(OwnedFd, Option<Doors>), Error
         dns_tcp: TcpListener::from(tcp),
         v6: descriptors.next().map(TcpListener::from),
     };
-    Ok((scratch, Some(doors)))
+    Ok((scratch, terminal, Some(doors)))
 }
 
 fn speak(control: &OwnedFd) -> Result<(), Error> {
-    rustix::net::send(control, &[1], SendFlags::NOSIGNAL)
+    rustix::net::send(control, &Word::Go.encode(), SendFlags::NOSIGNAL)
         .map(|_| ())
         .map_err(|errno| Error::Fault(format!("the sandbox is gone: {errno}")))
 }
 
-fn standard_input(asked: Stdin) -> Result<OwnedFd, Error> {
+/// The command's end, and ours if what it reads comes from us.
+fn standard_input(asked: Stdin) -> Result<(OwnedFd, Option<OwnedFd>), Error> {
     let ours = std::io::stdin();
     let inherit = match asked {
+        Stdin::Piped => {
+            let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(descriptors)?;
+            let read = fcntl_dupfd_cloexec(&read, 3).map_err(descriptors)?;
+            return Ok((read, Some(write)));
+        }
         Stdin::Inherit => true,
         Stdin::InheritUnlessTerminal => !rustix::termios::isatty(&ours),
         Stdin::Null => false,
@@ -340,14 +398,14 @@ fn standard_input(asked: Stdin) -> Result<OwnedFd, Error> {
             // From an open folder a path leads out of the sandbox.
             return Err(Error::Request("standard input is a folder".into()));
         }
-        return Ok(copy);
+        return Ok((copy, None));
     }
     let null = std::fs::File::open("/dev/null").map_err(|source| Error::Machine {
         part: "opening /dev/null".into(),
         advice: "give this machine or container a /dev".into(),
         source,
     })?;
-    fcntl_dupfd_cloexec(&null, 3).map_err(descriptors)
+    Ok((fcntl_dupfd_cloexec(&null, 3).map_err(descriptors)?, None))
 }
 
 /// The ranges between the descriptors that the child keeps.

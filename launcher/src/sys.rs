@@ -271,6 +271,28 @@ pub(crate) fn child_signals() -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
+/// Blocks every signal: the handlers are the supervisor's, and would write to descriptors that are others here.
+pub(crate) fn block_signals() {
+    // SAFETY: as in `child_signals`; `sigfillset` makes the set of all.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut set);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
+    }
+}
+
+/// Sends a signal to every process of this namespace but the caller, which leads it.
+pub(crate) fn signal_all(signal: c_int) {
+    // SAFETY: no pointers. Only the first process of a process namespace calls this, so that nobody outside is meant.
+    unsafe { libc::kill(-1, signal) };
+}
+
+/// Has this process get an error, and not be stopped, when it reads from a terminal in whose background it is.
+pub fn ignore_background_reads() {
+    // SAFETY: SIG_IGN installs no handler, and nothing else in this process waits for this signal.
+    unsafe { libc::signal(libc::SIGTTIN, libc::SIG_IGN) };
+}
+
 /// Sets every signal to its default and blocks none.
 ///
 /// A caller's ignored SIGXFSZ or SIGPIPE would otherwise reach the command.

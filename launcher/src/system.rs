@@ -70,14 +70,19 @@ pub(crate) fn scratch(layout: &mut Layout, home: &Path, bytes: u64) -> Result<()
 }
 
 /// The devices that programs expect, and terminals of the sandbox's own.
-pub(crate) fn devices(layout: &mut Layout) -> Result<(), Error> {
+pub(crate) fn devices(layout: &mut Layout, with_terminal: bool) -> Result<(), Error> {
     if layout.weaken.is_off(Layer::Devices) {
         let all = Path::new("/dev");
         layout.show("device", all, Access::Device, Ownership::Host)?;
         return Ok(());
     }
     layout.dir(Path::new("/dev"), 0o755)?;
-    for name in ["null", "zero", "full", "random", "urandom"] {
+    let mut names = vec!["null", "zero", "full", "random", "urandom"];
+    // It leads to the terminal of the session that opens it, which is one of the sandbox's own.
+    if with_terminal && Path::new("/dev/tty").exists() {
+        names.push("tty");
+    }
+    for name in names {
         let device = Path::new("/dev").join(name);
         layout.show("device", &device, Access::Device, Ownership::Host)?;
     }

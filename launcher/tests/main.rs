@@ -17,5 +17,6 @@ mod network;
 mod processes;
 mod programs;
 mod setup;
+mod terminal;
 mod view;
 mod vm;

@@ -120,7 +120,6 @@ impl Record {
     }
 
     /// Writes it down so that it survives a power failure.
-    #[expect(dead_code, reason = "the next commit takes changes over")]
     pub(crate) fn save_durably(&self) -> Result<(), Error> {
         self.write(true)
     }
@@ -142,7 +141,6 @@ impl Record {
     }
 
     /// The device and inode number of the workspace's folder.
-    #[expect(dead_code, reason = "the next commit takes changes over")]
     pub(crate) fn identity(&self) -> (u64, u64) {
         (self.device, self.inode)
     }

@@ -8,6 +8,7 @@ mod support;
 mod boot;
 
 mod basics;
+mod changes;
 mod files;
 mod hiding;
 mod kernel;
@@ -16,6 +17,7 @@ mod limits;
 mod network;
 mod processes;
 mod programs;
+mod reproduces;
 mod setup;
 mod terminal;
 mod view;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::change::Change;
+use super::change::{Change, Kind};
 use super::commit::Place;
 use super::compare::{RESERVED, Sides};
 use super::record::{Moment, Record, State};
@@ -22,6 +22,7 @@ pub(crate) fn apply(
     changes: &[Change],
     chosen: &Chosen,
 ) -> Result<(), Error> {
+    record.linked.extend(several_names(changes));
     let apply = Apply {
         record,
         sides,
@@ -141,7 +142,7 @@ impl Apply<'_> {
             parent: &parent,
             change,
             ours: &ours,
-            began: self.record.began,
+            record: self.record,
         };
         match piece {
             Piece::Put { .. } => place.put(),
@@ -189,6 +190,20 @@ impl Apply<'_> {
     fn failed(&self, what: &'static str, change: &Change, error: io::Error) -> Error {
         Error::machine(what, &self.record.workspace.join(&change.path), error)
     }
+}
+
+/// Files of the workspace that have several names among the changes.
+fn several_names(changes: &[Change]) -> Vec<(u64, u64)> {
+    let mut met = BTreeSet::new();
+    let files = changes.iter().filter(|change| {
+        let was = change.was.as_ref();
+        was.is_some_and(|was| was.kind != Kind::Folder)
+    });
+    files
+        .filter_map(|change| change.seen)
+        .map(|seen| (seen.device, seen.inode))
+        .filter(|file| !met.insert(*file))
+        .collect()
 }
 
 /// How the names of what we make for this run begin.

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::change::{Change, Kind, Seen};
 use super::compare::Sides;
-use super::record::Moment;
+use super::record::Record;
 use super::remove;
 use super::stage::{Parent, permissions};
 use super::tree::{Folder, kind, seen};
@@ -21,8 +21,8 @@ pub(crate) struct Place<'a> {
     pub(crate) change: &'a Change,
     /// A name of ours in the same folder.
     pub(crate) ours: &'a OsStr,
-    /// Since when a change is a conflict.
-    pub(crate) began: Moment,
+    /// Which says what has changed since the run began.
+    pub(crate) record: &'a Record,
 }
 
 impl Place<'_> {
@@ -114,7 +114,7 @@ impl Place<'_> {
                     continue;
                 };
                 let is_folder = kind(&stat) == Kind::Folder;
-                if Moment::of(&stat) >= self.began && !is_folder {
+                if self.record.is_changed(&stat) && !is_folder {
                     return Err(changed());
                 }
                 if is_folder {

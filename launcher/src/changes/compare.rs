@@ -35,6 +35,9 @@ impl Sides {
             Some(code) if code == Errno::LOOP.raw_os_error() => {
                 wrong("a part of this path has become a symbolic link")
             }
+            Some(code) if code == Errno::NOTDIR.raw_os_error() => {
+                wrong("something else than a folder has taken its place since the run began")
+            }
             Some(code) if code == Errno::NOENT.raw_os_error() => wrong("it is gone"),
             _ => Error::machine("cannot open the workspace", path, error),
         })?;
@@ -64,7 +67,7 @@ impl Sides {
 pub(crate) fn changes(record: &Record, sides: &Sides) -> Result<Vec<Change>, Error> {
     let mut comparison = Comparison {
         sides,
-        began: record.began,
+        record,
         // Then folders have changed by what we did in them.
         was_touched_by_us: !matches!(record.state, State::Kept),
         changes: Vec::new(),
@@ -92,7 +95,7 @@ pub(crate) fn changes(record: &Record, sides: &Sides) -> Result<Vec<Change>, Err
 
 struct Comparison<'a> {
     sides: &'a Sides,
-    began: Moment,
+    record: &'a Record,
     was_touched_by_us: bool,
     changes: Vec<Change>,
     left: Vec<Left>,
@@ -219,7 +222,7 @@ impl Comparison<'_> {
                 // A folder that stays is not lost, and its own time tells of what is in it.
                 Some(_) if both_folders => None,
                 Some(was) => self.conflict(was),
-                None => (origin && !self.was_touched_by_us && changed >= self.began)
+                None => (origin && !self.was_touched_by_us && changed >= self.record.began)
                     .then_some(Conflict::Removed),
             };
             let refused = refusal(&path, &now);
@@ -293,7 +296,7 @@ impl Comparison<'_> {
     fn conflict(&self, was: &Stat) -> Option<Conflict> {
         // What we removed from a folder changed it, too.
         let is_by_us = self.was_touched_by_us && kind(was) == Kind::Folder;
-        (!is_by_us && Moment::of(was) >= self.began).then_some(Conflict::Changed)
+        (!is_by_us && self.record.is_changed(was)).then_some(Conflict::Changed)
     }
 
     /// A folder of the workspace that cannot be looked into stands in the way of what is to be done there.
@@ -335,16 +338,6 @@ impl Comparison<'_> {
                 layer: None,
                 seen: None,
             }),
-        }
-    }
-}
-
-impl Moment {
-    /// When something last changed, its permissions and its name included.
-    pub(crate) fn of(stat: &Stat) -> Self {
-        Self {
-            seconds: stat.st_ctime,
-            nanoseconds: i64::try_from(stat.st_ctime_nsec).unwrap_or(i64::MAX),
         }
     }
 }

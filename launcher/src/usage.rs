@@ -46,6 +46,25 @@ pub(crate) fn final_cpu(pid: u32) -> Option<Duration> {
     Stat::read(pid).map(|stat| stat.cpu)
 }
 
+/// Processes and threads of this user on the whole machine.
+pub(crate) fn tasks_of_user() -> u64 {
+    let user = rustix::process::getuid().as_raw();
+    let mut tasks = 0;
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let owner = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        let owner = owner.and_then(|ids| ids.split_whitespace().next()?.parse::<u32>().ok());
+        if owner == Some(user) {
+            tasks += Stat::read(pid).map_or(0, |stat| stat.threads);
+        }
+    }
+    tasks
+}
+
 /// When a process started, in ticks since boot: with its number it names the process for good.
 pub(crate) fn started(pid: u32) -> Option<u64> {
     Stat::read(pid).map(|stat| stat.started)

@@ -139,7 +139,9 @@ impl Watch {
             found.push(hit(Limit::Processes, count, count));
         }
         if let Some(bytes) = limits.disk {
-            let used = self.disk_hit.or_else(|| full(&started.scratch));
+            let used = self
+                .disk_hit
+                .or_else(|| started.scratch.as_ref().and_then(full));
             if let Some(used) = used {
                 found.push(hit(Limit::Disk, bytes, used));
             }
@@ -158,7 +160,8 @@ impl Watch {
             || (limits.cpu_time.is_some() && cpu_by_group.is_none())
             || limits.processes.is_some();
         let usage = if needs_tree {
-            let files = memory.map_or(0, |_| taken(&started.scratch));
+            let scratch = started.scratch.as_ref().filter(|_| memory.is_some());
+            let files = scratch.map_or(0, taken);
             usage::of_tree(started.running.pid, memory.unwrap_or(u64::MAX), files)
         } else {
             Usage::default()
@@ -170,6 +173,10 @@ impl Watch {
             && usage.tasks > count
         {
             self.processes_hit = true;
+            // Root is not bounded by the kernel without a group, and others by all they run on the machine.
+            if started.fallback.is_some() && usage.tasks > count + 1 {
+                return Some(hit(Limit::Processes, count, usage.tasks - 1));
+            }
         }
         if let Some(bytes) = memory
             && usage.memory > bytes
@@ -186,11 +193,11 @@ impl Watch {
         if now < self.next_disk {
             return None;
         }
-        if let Some(used) = full(&started.scratch) {
+        if let Some(used) = started.scratch.as_ref().and_then(full) {
             self.disk_hit = Some(used);
         }
         let upper = started.upper.as_ref()?;
-        let used = usage::disk(upper, MOST_ENTRIES);
+        let used = usage::disk(upper, MOST_ENTRIES).saturating_sub(started.already);
         // A large layer takes long to add up: no more than a tenth of the time.
         self.next_disk = now + DISK.max(now.elapsed() * 10);
         if used <= most {

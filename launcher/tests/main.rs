@@ -9,6 +9,7 @@ mod boot;
 
 mod basics;
 mod changes;
+mod fallback;
 mod files;
 mod hiding;
 mod kernel;

@@ -16,6 +16,7 @@ mod failure;
 mod folders;
 mod foresee;
 mod interruption;
+mod limit;
 mod output;
 mod packages;
 mod policy;

@@ -42,7 +42,6 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
             engine: &engine,
             run: &run,
             interruption: &interruption,
-            isolation: asked.isolation.into(),
         };
         let sink = Plain::new(json, asked.quiet);
         run_step(&context, &step, 1, layer.as_ref(), &sink)
@@ -173,12 +172,5 @@ fn report(
         reached: tally.reached(),
         denied: tally.denied(),
         failed: tally.failed(),
-        not_isolated: ended.as_ref().map_or_else(
-            |_| Vec::new(),
-            |Ended { finished, .. }| {
-                let gaps = finished.not_isolated.iter();
-                gaps.map(|gap| (*gap).to_owned()).collect()
-            },
-        ),
     })
 }

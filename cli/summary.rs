@@ -4,9 +4,10 @@ use std::path::Path;
 
 use launcher::Finished;
 use policies::NetworkMode;
-use sdk::report::{Failure, Limit, LimitHit, Outcome, Reached, Report};
+use sdk::report::{Failure, Outcome, Reached, Report};
 
 use crate::cutoff::Cutoff;
+use crate::limit;
 use crate::output::{bytes, count, say};
 use crate::project::Project;
 use crate::run::sets_ttl;
@@ -33,12 +34,6 @@ pub(crate) fn after_run(
     for line in network(report, project.policy.sandbox().network) {
         say(format_args!("  {line}"));
     }
-    if !report.not_isolated.is_empty() {
-        say("  it had no namespaces, so not all was kept apart from this machine:");
-        for gap in &report.not_isolated {
-            say(format_args!("    {gap}"));
-        }
-    }
     if let Some(changes) = changes {
         say(format_args!(
             "  your files are as they were; what it wrote to the workspace is in {}",
@@ -63,7 +58,7 @@ fn ended(report: &Report, finished: &Finished) -> String {
         Outcome::Failed(failure) => match failure {
             Failure::Exit(code) => format!("failed with exit code {code} ({used})"),
             Failure::Signal(signal) => format!("ended by signal {signal} ({used})"),
-            Failure::Limit(hit) => limit(hit),
+            Failure::Limit(hit) => limit::ending(hit),
             Failure::NotFound => "the command was not found in the sandbox".to_owned(),
             Failure::NotExecutable => "the command cannot be executed".to_owned(),
             Failure::SetupFailed(why) => format!("nothing ran: {why}"),
@@ -82,25 +77,8 @@ fn limits_met(report: &Report) -> Vec<String> {
         .unwrap_or_default()
         .iter()
         .filter(|hit| Some(hit.which) != ending)
-        .map(|hit| format!("it reached its {} limit", hit.which.as_str()))
+        .map(|hit| limit::met(hit, report.outcome == Outcome::Passed))
         .collect()
-}
-
-/// "it used more than its memory limit of 512.0 MiB; raise `limits.memory` …"
-fn limit(hit: &LimitHit) -> String {
-    let name = hit.which.as_str();
-    let amount = |value: u64| match hit.which {
-        Limit::Memory | Limit::Disk | Limit::FileSize | Limit::Output => bytes(value),
-        Limit::Wall | Limit::CpuTime => format!("{:.1} s", value as f64 / 1000.0),
-        Limit::Cpus | Limit::Processes | Limit::OpenFiles => value.to_string(),
-    };
-    let used = hit
-        .used
-        .map_or_else(String::new, |used| format!(" (used: {})", amount(used)));
-    format!(
-        "stopped: it reached its {name} limit of {}{used}; raise `limits.{name}` in valetkey.toml if it needs more",
-        amount(hit.value)
-    )
 }
 
 /// What was reached and refused, a line each.

@@ -77,6 +77,97 @@ fn memory_below_the_limit_is_given() {
 }
 
 #[test]
+fn the_processor_time_limit_is_152_and_is_told() {
+    let spin = "import os\nfor n in range(3):\n if os.fork() == 0:\n  while True: pass\nos.wait()";
+    limited("cpu_time = \"500ms\"", &["python3", "-c", spin])
+        .exited(152)
+        .says("stopped: it reached its cpu_time limit of 0.5 s (used: ")
+        .says("raise `limits.cpu_time`");
+}
+
+#[test]
+fn a_workspace_that_is_filled_is_153_and_is_told() {
+    let fill = "for n in range(99999): open(f'f{n}', 'wb').write(bytes(1 << 20))";
+    limited("disk = \"16MiB\"", &["python3", "-c", fill])
+        .exited(153)
+        .says("stopped: it reached its disk limit of 16.0 MiB (used: ");
+}
+
+#[test]
+fn a_file_that_grows_too_large_is_153_and_is_told() {
+    limited(
+        "file_size = \"1MiB\"",
+        &["sh", "-c", "exec cat /dev/zero > big"],
+    )
+    .exited(153)
+    .says("stopped: it reached its file_size limit of 1.0 MiB");
+}
+
+#[test]
+fn a_program_that_survives_its_own_error_keeps_its_code_and_the_limit_is_told() {
+    // Python takes no notice of SIGXFSZ.
+    let fill = "open('big', 'wb', buffering=0).write(bytes(1 << 20))\nopen('big', 'ab', buffering=0).write(b'x')";
+    limited("file_size = \"1MiB\"", &["python3", "-c", fill])
+        .exited(1)
+        .says(
+            "it reached its file_size limit of 1.0 MiB (used: 1.0 MiB), which may be why it failed",
+        );
+    let fill = "open('/tmp/big', 'wb', buffering=0).write(bytes(9 << 20))\nopen('/tmp/more', 'wb', buffering=0).write(b'x')";
+    limited("disk = \"8MiB\"", &["python3", "-c", fill])
+        .exited(1)
+        .says("No space left")
+        .says("it reached its disk limit of 8.0 MiB (used: 8.0 MiB), which may be why it failed");
+}
+
+#[test]
+fn a_program_that_can_start_no_process_is_told_why() {
+    let forks = "import os, time\nmade = 0\ntry:\n while True:\n  if os.fork() == 0: time.sleep(600)\n  made += 1\n\
+                 except OSError:\n time.sleep(.3)\n print('made', made)\n raise SystemExit(9)";
+    limited("processes = 8", &["python3", "-c", forks])
+        .exited(9)
+        .says("made 7")
+        .says("it reached its processes limit of 8 (used: 8), which may be why it failed")
+        .says("raise `limits.processes`");
+}
+
+#[test]
+fn a_fork_bomb_is_ended_and_told() {
+    let bomb = "import os\nwhile True:\n try: os.fork()\n except OSError: pass";
+    let world = World::new();
+    world.policy("[limits]\nprocesses = 16\nwall = \"5s\"\n");
+    let report = world
+        .valetkey(&["run", "--json", "--", "python3", "-c", bomb])
+        .json();
+    let hits = report["steps"][0]["limits_hit"].to_string();
+    assert!(
+        hits.contains(r#"{"used":16,"value":16,"which":"processes"}"#)
+            || hits.contains(r#"{"which":"processes","value":16,"used":16}"#),
+        "{report}"
+    );
+    // Where no control group can be made, nobody counts what was refused, and the clock ends it.
+    let which = &report["outcome"]["failed"]["limit"]["which"];
+    assert!(which == "processes" || which == "wall", "{report}");
+}
+
+#[test]
+fn an_output_flood_is_155_and_is_told() {
+    let finished = limited("output = \"64KiB\"", &["yes"]);
+    finished
+        .exited(155)
+        .says("stopped: it reached its output limit of 64.0 KiB");
+}
+
+#[test]
+fn what_was_written_before_a_limit_is_kept() {
+    let report = report(
+        "wall = \"2s\"",
+        &["sh", "-c", "echo half; echo draft > result.txt; sleep 600"],
+    );
+    assert_eq!(report["steps"][0]["stdout"]["text"], "half\n", "{report}");
+    assert_eq!(report["outcome"]["failed"]["limit"]["which"], "wall");
+}
+
+#[test]
 fn nothing_of_a_step_outlives_it() {
     // The grandchild holds standard output open; if it lived on, this would wait for it.
     limited(

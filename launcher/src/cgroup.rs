@@ -1,9 +1,12 @@
 //! The control group of a sandbox, where one can be made: limits kept by the kernel, and what was used.
 
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::cgroup_place::{Unified, legacy_parent, own_name, sweep};
 use crate::spec::Limits;
 
 /// The groups of one sandbox: one in the unified hierarchy, or one for each controller in the older ones.
@@ -14,6 +17,8 @@ pub(crate) struct Cgroup {
     cpu: Option<Group>,
     accounting: Option<Group>,
     made: Vec<PathBuf>,
+    // Dropped after the groups are removed: it gives the place back.
+    _place: Option<Unified>,
 }
 
 #[derive(Clone, Debug)]
@@ -38,6 +43,7 @@ impl Cgroup {
             cpu: None,
             accounting: None,
             made: Vec::new(),
+            _place: None,
         };
         let wanted: Vec<&str> = [
             ("memory", limits.memory.is_some()),
@@ -52,15 +58,16 @@ impl Cgroup {
         if wanted.is_empty() {
             return None;
         }
-        if let Some(parent) = unified_parent() {
-            sweep(&parent);
-            if let Some(group) = cgroup.make(&parent.join(&name), Version::Two) {
+        if let Some(place) = Unified::find() {
+            sweep(place.parent());
+            if let Some(group) = cgroup.make(&place.parent().join(&name), Version::Two) {
                 let has = |file: &str| group.folder.join(file).exists();
                 cgroup.memory = has("memory.max").then(|| group.clone());
                 cgroup.processes = has("pids.max").then(|| group.clone());
                 cgroup.cpu = has("cpu.max").then(|| group.clone());
                 cgroup.accounting = Some(group);
             }
+            cgroup._place = Some(place);
         } else {
             for controller in wanted {
                 let Some(parent) = legacy_parent(controller) else {
@@ -102,11 +109,40 @@ impl Cgroup {
         Ok(())
     }
 
+    /// Whether the kernel adds up the processor time of everything in the group.
+    pub(crate) fn counts_cpu_time(&self) -> bool {
+        self.accounting.is_some()
+    }
+
+    /// Whether the kernel keeps the limit of processes.
+    pub(crate) fn bounds_processes(&self) -> bool {
+        self.processes.is_some()
+    }
+
+    /// Ends everything in the group at once, where the kernel can.
+    pub(crate) fn kill(&self) {
+        for folder in &self.made {
+            let file = folder.join("cgroup.kill");
+            if file.exists() {
+                let _ = std::fs::write(file, "1");
+            }
+        }
+    }
+
     /// How many processes were killed for want of memory.
     pub(crate) fn out_of_memory(&self) -> u64 {
         self.memory.as_ref().map_or(0, |group| match group.version {
             Version::Two => keyed(&group.folder.join("memory.events"), "oom_kill"),
             Version::One => keyed(&group.folder.join("memory.oom_control"), "oom_kill"),
+        })
+    }
+
+    /// How often memory was refused that was not to be had by killing either.
+    pub(crate) fn refused_memory(&self) -> u64 {
+        self.memory.as_ref().map_or(0, |group| match group.version {
+            Version::Two => keyed(&group.folder.join("memory.events"), "oom"),
+            // Only what ended in a kill is counted there.
+            Version::One => 0,
         })
     }
 
@@ -117,6 +153,34 @@ impl Cgroup {
             Version::Two => "memory.peak",
             Version::One => "memory.max_usage_in_bytes",
         }))
+    }
+
+    /// What tells at once that a process was killed for want of memory, where the group does not die as one anyway.
+    pub(crate) fn memory_alarm(&self) -> Option<OwnedFd> {
+        let group = self.memory.as_ref()?;
+        match group.version {
+            Version::Two => None,
+            Version::One => {
+                // cgroup-v1/memory.rst, "OOM Control": the event comes before the kill.
+                let alarm = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
+                let control = std::fs::File::open(group.folder.join("memory.oom_control")).ok()?;
+                let line = format!("{} {}", alarm.as_raw_fd(), control.as_raw_fd());
+                std::fs::write(group.folder.join("cgroup.event_control"), line).ok()?;
+                Some(alarm)
+            }
+        }
+    }
+
+    /// What is ready for `PRI` when a process could not be made.
+    pub(crate) fn processes_alarm(&self) -> Option<std::fs::File> {
+        let group = self.processes.as_ref()?;
+        std::fs::File::open(group.folder.join("pids.events")).ok()
+    }
+
+    /// The most processes at once, where the kernel counts them, without the sandbox's first one.
+    pub(crate) fn most_processes(&self) -> Option<u64> {
+        let group = self.processes.as_ref()?;
+        number(&group.folder.join("pids.peak")).map(|most| most.saturating_sub(1))
     }
 
     /// How often a process could not be made.
@@ -216,104 +280,6 @@ impl Drop for Cgroup {
     }
 }
 
-const PREFIX: &str = "valetkey-";
-
-/// A name that tells which process made the group, so that it can be swept when that is gone.
-fn own_name() -> String {
-    static MADE: AtomicU32 = AtomicU32::new(0);
-    let pid = std::process::id();
-    let started = crate::usage::started(pid).unwrap_or(0);
-    let number = MADE.fetch_add(1, Ordering::Relaxed);
-    format!("{PREFIX}{}-{pid}-{started}-{number}", process_namespace())
-}
-
-/// Removes groups whose makers are gone. Only an empty group can be removed, and their processes ended with them.
-fn sweep(parent: &Path) {
-    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
-            continue;
-        };
-        let mut parts = rest.split('-').map(str::parse::<u64>);
-        let (Some(Ok(namespace)), Some(Ok(pid)), Some(Ok(started))) =
-            (parts.next(), parts.next(), parts.next())
-        else {
-            continue;
-        };
-        let found = u32::try_from(pid).ok().and_then(crate::usage::started);
-        // In another process namespace the number would mean another process.
-        if namespace == process_namespace() && found != Some(started) {
-            let _ = std::fs::remove_dir(entry.path());
-        }
-    }
-}
-
-/// Which namespace our process numbers belong to.
-fn process_namespace() -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
-}
-
-/// The nearest group above, in the unified hierarchy, below which a group with the controllers can be made.
-///
-/// A group that holds processes cannot have groups with controllers below it, except for the top one, so the place is
-/// a delegated group beside our own or further up.
-fn unified_parent() -> Option<PathBuf> {
-    let top = Path::new("/sys/fs/cgroup");
-    let own = own_path("")?;
-    let own = top.join(own.trim_start_matches('/'));
-    own.ancestors()
-        .take_while(|folder| folder.starts_with(top))
-        .find(|folder| {
-            let controllers = std::fs::read_to_string(folder.join("cgroup.subtree_control"));
-            controllers.is_ok_and(|list| list.split_whitespace().any(|name| name == "memory"))
-                && is_writable(&folder.join("cgroup.procs"))
-                && is_writable(folder)
-        })
-        .map(Path::to_owned)
-}
-
-/// Our own group in one of the older hierarchies, if groups can be made below it.
-fn legacy_parent(controller: &str) -> Option<PathBuf> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
-    let top = mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ');
-        let (_, place, kind, options) = (
-            fields.next()?,
-            fields.next()?,
-            fields.next()?,
-            fields.next()?,
-        );
-        (kind == "cgroup" && options.split(',').any(|option| option == controller)).then_some(place)
-    })?;
-    let own = own_path(controller)?;
-    let folder = Path::new(top).join(own.trim_start_matches('/'));
-    // Inside a container the path may be the host's, which is not there; the top is the container's then.
-    let folder = if folder.is_dir() {
-        folder
-    } else {
-        PathBuf::from(top)
-    };
-    is_writable(&folder).then_some(folder)
-}
-
-/// Our path in the hierarchy of a controller; of the unified one for an empty name.
-fn own_path(controller: &str) -> Option<String> {
-    let table = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    table.lines().find_map(|line| {
-        let mut fields = line.splitn(3, ':');
-        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
-        controllers
-            .split(',')
-            .any(|name| name == controller)
-            .then(|| path.to_owned())
-    })
-}
-
-fn is_writable(path: &Path) -> bool {
-    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
-}
-
 fn number(path: &Path) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
@@ -325,32 +291,4 @@ fn keyed(path: &Path, key: &str) -> u64 {
         .find(|(name, _)| *name == key)
         .and_then(|(_, value)| value.trim().parse().ok())
         .unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_dead_supervisor_left_is_swept_and_nothing_else() {
-        let parent = tempfile::tempdir().unwrap();
-        let alive = own_name();
-        // No process has this number: it is above the kernel's largest.
-        let here = process_namespace();
-        let dead = format!("{PREFIX}{here}-4194999-17-0");
-        let reused = format!("{PREFIX}{here}-{}-1-0", std::process::id());
-        let elsewhere = format!("{PREFIX}1-4194999-17-0");
-        for name in [alive.as_str(), &dead, &reused, &elsewhere, "system.slice"] {
-            std::fs::create_dir(parent.path().join(name)).unwrap();
-        }
-        sweep(parent.path());
-        let mut left: Vec<String> = std::fs::read_dir(parent.path())
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        left.sort();
-        let mut expected = vec!["system.slice".to_owned(), alive, elsewhere];
-        expected.sort();
-        assert_eq!(left, expected);
-    }
 }

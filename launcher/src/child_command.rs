@@ -108,7 +108,7 @@ fn keep_capabilities() -> Result<(), Errno> {
 }
 
 /// Tries the places where the command may be, as `execvp` does.
-pub(crate) fn execute(command: &Command) -> Errno {
+fn execute(command: &Command) -> Errno {
     let mut answer = Errno::NOENT;
     for candidate in &command.candidates {
         match sys::execve(candidate, &command.arguments, &command.environment) {
@@ -122,7 +122,7 @@ pub(crate) fn execute(command: &Command) -> Errno {
 }
 
 /// Sets a limit, or keeps the inherited one where that is lower.
-pub(crate) fn lower(resource: rustix::process::Resource, value: u64) -> Result<(), Errno> {
+fn lower(resource: rustix::process::Resource, value: u64) -> Result<(), Errno> {
     let inherited = rustix::process::getrlimit(resource);
     let value = inherited
         .maximum
@@ -137,7 +137,7 @@ pub(crate) fn lower(resource: rustix::process::Resource, value: u64) -> Result<(
 }
 
 /// Keeps the first `count` of the processors that may be used.
-pub(crate) fn pin(count: usize) -> Result<(), Errno> {
+fn pin(count: usize) -> Result<(), Errno> {
     use rustix::thread::CpuSet;
     let available = rustix::thread::sched_getaffinity(None)?;
     let mut chosen = CpuSet::new();

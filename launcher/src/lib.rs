@@ -13,6 +13,8 @@ mod weaken;
 #[cfg(target_os = "linux")]
 mod advice;
 #[cfg(target_os = "linux")]
+mod alarm;
+#[cfg(target_os = "linux")]
 mod bpf;
 #[cfg(target_os = "linux")]
 mod calls_allowed;
@@ -20,6 +22,8 @@ mod calls_allowed;
 mod calls_refused;
 #[cfg(target_os = "linux")]
 mod cgroup;
+#[cfg(target_os = "linux")]
+mod cgroup_place;
 #[cfg(target_os = "linux")]
 mod child;
 #[cfg(target_os = "linux")]
@@ -31,13 +35,11 @@ mod child_network;
 #[cfg(target_os = "linux")]
 mod child_terminal;
 #[cfg(target_os = "linux")]
+mod disk;
+#[cfg(target_os = "linux")]
 mod doctor;
 #[cfg(target_os = "linux")]
 mod etc;
-#[cfg(target_os = "linux")]
-mod failure;
-#[cfg(target_os = "linux")]
-mod fallback;
 #[cfg(target_os = "linux")]
 mod gitconfig;
 #[cfg(target_os = "linux")]
@@ -56,6 +58,8 @@ mod netlink;
 mod nft;
 #[cfg(target_os = "linux")]
 mod owner;
+#[cfg(target_os = "linux")]
+mod pace;
 #[cfg(target_os = "linux")]
 mod plan;
 #[cfg(target_os = "linux")]
@@ -88,12 +92,12 @@ mod workspace;
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
 
-pub use answer::{Brokered, Check, Doors, Finished, Stream, Taken};
+pub use answer::{Check, Doors, Finished, Stream};
 pub use error::Error;
 pub use signal::{GRACE, Signal};
 pub use spec::{
-    CaBundle, Isolation, Limits, MAX_LAYERS_BELOW, MadeUp, NetworkMode, Spec, Stdin, View,
-    WindowSize, Workspace, WorkspaceMode,
+    CaBundle, Limits, MAX_LAYERS_BELOW, MadeUp, NetworkMode, Spec, Stdin, View, WindowSize,
+    Workspace, WorkspaceMode,
 };
 
 #[cfg(feature = "weaken")]

@@ -14,7 +14,7 @@ use crate::layout::{Access, Layout, Ownership, c_string};
 use crate::netlink::{everything_is_local, loopback_up};
 use crate::owner::Owner;
 use crate::plan::{Command, Network, Plan};
-use crate::spec::{Isolation, Limits, NetworkMode, Spec, View, WorkspaceMode};
+use crate::spec::{Limits, NetworkMode, Spec, View, WorkspaceMode};
 use crate::sys::CStrings;
 use crate::weaken::{Layer, Weaken};
 use crate::{etc, nft, seccomp, system, toolchains, workspace};
@@ -28,14 +28,11 @@ pub struct Prepared {
     pub(crate) cgroup: Option<Cgroup>,
     pub(crate) stdin: crate::Stdin,
     pub(crate) upper: Option<PathBuf>,
-    pub(crate) already: u64,
     pub(crate) work: Option<PathBuf>,
-    pub(crate) notes: Vec<String>,
-    pub(crate) workdir: PathBuf,
-    pub(crate) home: PathBuf,
-    pub(crate) hidden: Vec<PathBuf>,
-    pub(crate) not_isolated: &'static [&'static str],
-    pub(crate) fallback: Option<Box<crate::fallback::Fallback>>,
+    notes: Vec<String>,
+    workdir: PathBuf,
+    home: PathBuf,
+    hidden: Vec<PathBuf>,
 }
 
 impl Prepared {
@@ -54,11 +51,6 @@ impl Prepared {
         &self.home
     }
 
-    /// What this sandbox does not keep apart from the machine, a sentence each; nothing where it has namespaces.
-    pub fn not_isolated(&self) -> &'static [&'static str] {
-        self.not_isolated
-    }
-
     /// Files and folders of the workspace that are hidden, relative to it.
     pub fn hidden(&self) -> &[PathBuf] {
         &self.hidden
@@ -70,24 +62,6 @@ impl Prepared {
 /// Fails where something it names is missing, leads through a symbolic link or may not be shown, and where the
 /// machine cannot do what is asked for.
 pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
-    match spec.isolation {
-        Isolation::Namespaces => namespaces(spec),
-        Isolation::Landlock => crate::fallback::prepare(spec),
-        Isolation::Either => match crate::doctor::namespaces_work(spec.network) {
-            Ok(()) => namespaces(spec),
-            Err(error) => {
-                let mut prepared = crate::fallback::prepare(spec)?;
-                prepared.notes.insert(
-                    0,
-                    format!("namespaces are refused here, so Landlock is used: {error}"),
-                );
-                Ok(prepared)
-            }
-        },
-    }
-}
-
-fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
     let view = &spec.view;
     let owner = Owner::new();
     let started_by_root = owner.is_started_by_root();
@@ -133,6 +107,16 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
     let cgroup = Cgroup::create(&spec.limits);
     let notes = limit_notes(&spec.limits, cgroup.as_ref());
     layout.notes.extend(notes);
+    let is_written_through = view
+        .workspace
+        .as_ref()
+        .is_some_and(|workspace| matches!(workspace.mode, WorkspaceMode::ReadWrite));
+    if spec.limits.disk.is_some() && is_written_through {
+        layout.notes.push(
+            "limits.disk bounds /tmp, the home and each file, and not all that is written to a read-write workspace"
+                .into(),
+        );
+    }
     let command = command(spec, &home, &workdir, path, cgroup.as_ref())?;
     let (upper, work) = match view.workspace.as_ref().map(|workspace| &workspace.mode) {
         Some(WorkspaceMode::Overlay { upper, work, .. }) => {
@@ -157,14 +141,11 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
         cgroup,
         stdin: spec.stdin,
         upper,
-        already: 0,
         work,
         notes: layout.notes,
         workdir,
         home,
         hidden,
-        not_isolated: &[],
-        fallback: None,
     })
 }
 
@@ -215,7 +196,7 @@ fn show_toolchains(
     std::env::join_paths(&found.path).map_err(|error| Error::Request(format!("`PATH`: {error}")))
 }
 
-pub(crate) fn command(
+fn command(
     spec: &Spec,
     home: &Path,
     workdir: &Path,
@@ -293,23 +274,37 @@ pub(crate) fn command(
         arguments: CStrings::new(arguments),
         environment: CStrings::new(variables),
         workdir: c_string(workdir)?,
-        rlimits: rlimits(&spec.limits, spec.weaken),
+        rlimits: rlimits(&spec.limits, cgroup, spec.weaken),
         processors,
         filter: seccomp::filter(also, spec.weaken),
     })
 }
 
-fn rlimits(limits: &Limits, weaken: Weaken) -> Vec<(Resource, u64)> {
+fn rlimits(limits: &Limits, cgroup: Option<&Cgroup>, weaken: Weaken) -> Vec<(Resource, u64)> {
     // 1, not 0: with 0 the kernel still starts a core helper that a pipe in core_pattern names, as the host's root.
     let mut set = vec![(Resource::Core, 1)];
     if weaken.is_off(Layer::CoreLimit) {
         set.clear();
     }
     let bounds = [
-        (Resource::Fsize, limits.file_size),
+        (
+            Resource::Fsize,
+            limits.largest_file().map(|(_, bytes)| bytes),
+        ),
         (Resource::Nofile, limits.open_files),
-        // One more: the sandbox's first process counts as well.
-        (Resource::Nproc, limits.processes.map(|count| count + 1)),
+        // A backstop for one process, beyond the limit of the whole tree: the supervision asks before it kills.
+        (
+            Resource::Cpu,
+            limits.cpu_time.map(|time| time.as_secs().saturating_add(5)),
+        ),
+        // One more: the sandbox's first process counts as well. Not beside a group, which counts what it refuses.
+        (
+            Resource::Nproc,
+            limits
+                .processes
+                .filter(|_| !cgroup.is_some_and(Cgroup::bounds_processes))
+                .map(|count| count + 1),
+        ),
         // A backstop against one allocation that outruns the supervision. Not the limit itself: programs reserve more
         // than they use.
         (
@@ -327,12 +322,19 @@ fn rlimits(limits: &Limits, weaken: Weaken) -> Vec<(Resource, u64)> {
     set
 }
 
-pub(crate) fn limit_notes(limits: &Limits, cgroup: Option<&Cgroup>) -> Vec<String> {
+fn limit_notes(limits: &Limits, cgroup: Option<&Cgroup>) -> Vec<String> {
     let mut notes = Vec::new();
     if limits.memory.is_some() && !cgroup.is_some_and(Cgroup::bounds_memory) {
         notes.push(
             "limits.memory is kept by watching, not by the kernel, so it can be overshot for some milliseconds: no \
              cgroup with the memory controller may be made here (see `valetkey doctor`)"
+                .into(),
+        );
+    }
+    if limits.cpu_time.is_some() && !cgroup.is_some_and(Cgroup::counts_cpu_time) {
+        notes.push(
+            "limits.cpu_time is kept by watching: a process whose parent ignores its end is not counted once it ended, \
+             because no cgroup may be made here (see `valetkey doctor`)"
                 .into(),
         );
     }

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use sdk::report::Limit;
+
 use crate::weaken::Weaken;
 
 /// One command and the sandbox it runs in.
@@ -33,8 +35,6 @@ pub struct Spec {
     /// The size of a terminal of the sandbox's own that stands in the place of all three standard streams; `None` for
     /// none. What the command writes to it arrives as [`crate::Stream::Stdout`].
     pub terminal: Option<WindowSize>,
-    /// What keeps it apart from the machine. Never anything weaker than the owner asked for.
-    pub isolation: Isolation,
 }
 
 impl Spec {
@@ -61,21 +61,8 @@ impl Spec {
             stdin: Stdin::Null,
             weaken: Weaken::default(),
             terminal: None,
-            isolation: Isolation::Namespaces,
         }
     }
-}
-
-/// What keeps the command apart from the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Isolation {
-    /// Namespaces, or the sandbox is not built.
-    Namespaces,
-    /// Landlock and a system call filter, for machines that refuse namespaces. What that does not keep apart is in
-    /// [`crate::Prepared::not_isolated`].
-    Landlock,
-    /// Namespaces where a sandbox of them can be built here, which is tried; else Landlock.
-    Either,
 }
 
 /// What the command sees of the file system, beside the system directories.
@@ -187,6 +174,19 @@ pub struct Limits {
     pub file_size: Option<u64>,
     /// Open files of one process.
     pub open_files: Option<u64>,
+}
+
+impl Limits {
+    /// The largest file that can be written, and the limit that says so: no file may take much more room than all.
+    pub(crate) fn largest_file(&self) -> Option<(Limit, u64)> {
+        // A little more, so that a full `/tmp` answers as a full disk does, and not with a signal.
+        let disk = self.disk.map(|bytes| bytes.saturating_add(1 << 20));
+        match (self.file_size, disk) {
+            (Some(size), Some(disk)) if disk < size => Some((Limit::Disk, disk)),
+            (Some(size), _) => Some((Limit::FileSize, size)),
+            (None, disk) => disk.map(|bytes| (Limit::Disk, bytes)),
+        }
+    }
 }
 
 /// What the command's standard input is.

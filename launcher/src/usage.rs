@@ -1,6 +1,7 @@
 //! What a tree of processes uses, read from `/proc`: for machines where no control group can be made.
 
-use std::path::Path;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What a tree of processes uses.
@@ -46,25 +47,6 @@ pub(crate) fn final_cpu(pid: u32) -> Option<Duration> {
     Stat::read(pid).map(|stat| stat.cpu)
 }
 
-/// Processes and threads of this user on the whole machine.
-pub(crate) fn tasks_of_user() -> u64 {
-    let user = rustix::process::getuid().as_raw();
-    let mut tasks = 0;
-    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let owner = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-        let owner = owner.and_then(|ids| ids.split_whitespace().next()?.parse::<u32>().ok());
-        if owner == Some(user) {
-            tasks += Stat::read(pid).map_or(0, |stat| stat.threads);
-        }
-    }
-    tasks
-}
-
 /// When a process started, in ticks since boot: with its number it names the process for good.
 pub(crate) fn started(pid: u32) -> Option<u64> {
     Stat::read(pid).map(|stat| stat.started)
@@ -92,6 +74,43 @@ pub(crate) fn disk(folder: &Path, most: usize) -> u64 {
         }
     }
     bytes
+}
+
+/// Whether a file below is exactly this long: where a longer one is refused, writing stops there.
+pub(crate) fn has_file_of(bytes: u64, scratch: &OwnedFd, upper: Option<&Path>) -> bool {
+    let scratch = PathBuf::from(format!("/proc/self/fd/{}", scratch.as_raw_fd()));
+    let mut left: Vec<PathBuf> = upper.map(Path::to_owned).into_iter().collect();
+    left.push(scratch);
+    let mut seen = 0;
+    while let Some(folder) = left.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            seen += 1;
+            let Ok(found) = entry.path().symlink_metadata() else {
+                continue;
+            };
+            if found.is_file() && found.len() == bytes {
+                return true;
+            }
+            if found.is_dir() && seen < MOST_ENTRIES {
+                left.push(entry.path());
+            }
+        }
+    }
+    false
+}
+
+/// The bytes in use on a file system.
+pub(crate) fn taken(scratch: &OwnedFd) -> u64 {
+    rustix::fs::fstatfs(scratch).map_or(0, |found| {
+        (found.f_blocks - found.f_bfree) * found.f_bsize.unsigned_abs()
+    })
+}
+
+/// The bytes in use on a file system that has no room left.
+pub(crate) fn full(scratch: &OwnedFd) -> Option<u64> {
+    let found = rustix::fs::fstatfs(scratch).ok()?;
+    let is_full = found.f_bfree == 0 || (found.f_files > 0 && found.f_ffree == 0);
+    is_full.then(|| taken(scratch))
 }
 
 struct Stat {
@@ -182,4 +201,5 @@ fn memory(path: &str, private: &str, shared: &str) -> Option<Memory> {
 
 /// `sysconf(_SC_CLK_TCK)`: fixed in the interface of `/proc` on every architecture we know.
 const TICKS_PER_SECOND: u64 = 100;
+const MOST_ENTRIES: usize = 100_000;
 const MOST_PROCESSES: usize = 100_000;

@@ -1,18 +1,17 @@
 //! How the end of a command is waited for: its output passed on, its limits kept, its end explained.
 
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use sdk::report::{Failure, Limit, LimitHit, Outcome};
 
 use crate::answer::{Finished, Stream};
-use crate::failure::failure;
 use crate::message::Report;
-use crate::start::{Started, has_word, receive};
+use crate::start::{Started, failure, has_word, receive};
 use crate::tail::Recent;
-use crate::watch::Watch;
+use crate::watch::{Watch, hit};
 
 impl Started {
     /// Waits for the end, passing on output as it comes and keeping the limits.
@@ -42,10 +41,6 @@ impl Started {
         // It has ended but was not reaped: its times can still be read.
         let cpu = watch.final_cpu(&self);
         self.running.reap();
-        let kept = self
-            .fallback
-            .take()
-            .map_or(Ok(()), |fallback| fallback.finish());
         if let Some(work) = &self.work {
             // Its folders have no permissions, so that nobody else could easily remove them. The next start tries again.
             let _ = crate::workspace::clear_work(work);
@@ -59,17 +54,19 @@ impl Started {
                 break;
             }
         }
-        let mut limits_hit = watch.limits_hit(&self);
+        let killed_for_memory = watch.killed_for_memory(&self);
+        let passed = matches!(said, Some(Report::Ended(0)));
+        let mut limits_hit = watch.limits_hit(&self, !passed);
+        let over = over.map(|over| {
+            over.or_else(|| output.over())
+                // A child that was killed for want of memory can leave a run that seems to pass.
+                .or(killed_for_memory)
+                .or_else(|| self.cpu_time_by_kernel(said, cpu))
+        });
         let outcome = match over {
-            Ok(over) => self.outcome(said, over.or_else(|| output.over()), &mut limits_hit),
+            Ok(over) => self.outcome(said, over, &mut limits_hit),
             Err(error) => Outcome::Failed(Failure::SetupFailed(format!(
                 "no thread could be started to keep the limits: {error}"
-            ))),
-        };
-        let outcome = match kept {
-            Ok(()) => outcome,
-            Err(error) => Outcome::Failed(Failure::SetupFailed(format!(
-                "the command ended, and its changes could not be written down: {error}"
             ))),
         };
         let [stdout, stderr] = output.tails.map(Recent::into_tail);
@@ -82,7 +79,6 @@ impl Started {
             landlock: (self.plan.landlock.as_ref()).map_or(0, |rules| rules.version),
             stdout,
             stderr,
-            not_isolated: self.not_isolated,
         }
     }
 
@@ -148,6 +144,16 @@ impl Started {
         }
     }
 
+    /// The limit of processor time, where the kernel kept it for one process before we saw it.
+    fn cpu_time_by_kernel(&self, said: Option<Report>, cpu: Option<Duration>) -> Option<LimitHit> {
+        let most = self.limits.cpu_time?;
+        let used = cpu.filter(|used| *used >= most)?;
+        let by_kernel = matches!(said, Some(Report::Ended(status)) if exit_code(status).is_none()
+            && matches!(signal(status), libc::SIGXCPU | libc::SIGKILL));
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        by_kernel.then(|| hit(Limit::CpuTime, millis(most), millis(used)))
+    }
+
     fn outcome(
         &self,
         said: Option<Report>,
@@ -178,24 +184,20 @@ impl Started {
         if let Some(hit) = over {
             return by_limit(hit, limits_hit);
         }
-        // A child that was killed for want of memory can leave a run that seems to pass.
-        if let Some(hit) = limits_hit.iter().find(|hit| hit.which == Limit::Memory) {
-            return Outcome::Failed(Failure::Limit(hit.clone()));
-        }
         match said {
             Some(Report::Ended(status)) => match (exit_code(status), signal(status)) {
                 (Some(0), _) => Outcome::Passed,
                 (Some(code), _) => Outcome::Failed(Failure::Exit(code)),
-                (None, libc::SIGXFSZ) if self.limits.file_size.is_some() => {
-                    let value = self.limits.file_size.unwrap_or_default();
-                    let hit = LimitHit {
-                        which: Limit::FileSize,
-                        value,
-                        used: Some(value),
-                    };
-                    by_limit(hit, limits_hit)
-                }
-                (None, signal) => Outcome::Failed(Failure::Signal(signal)),
+                (None, signal) => match self.limits.largest_file() {
+                    Some((which, used)) if signal == libc::SIGXFSZ => {
+                        let value = match which {
+                            Limit::Disk => self.limits.disk.unwrap_or(used),
+                            _ => used,
+                        };
+                        by_limit(hit(which, value, used), limits_hit)
+                    }
+                    Some(_) | None => Outcome::Failed(Failure::Signal(signal)),
+                },
             },
             // The first process was killed: by a `Killer`, or by the machine.
             _ => Outcome::Failed(Failure::Signal(libc::SIGKILL)),

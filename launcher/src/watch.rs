@@ -1,66 +1,86 @@
 //! Which limits of a running command are reached, seen from outside.
+//!
+//! Nobody looks more often than a limit can be reached: the kernel tells what it can, and [`pace`] when the rest may be.
 
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sdk::report::{Limit, LimitHit};
 
+use crate::alarm::Alarms;
+use crate::disk::Disk;
+use crate::pace;
+use crate::signal::{GRACE, Signal};
 use crate::start::Started;
 use crate::usage::{self, Usage};
 
 /// What was seen of a command so far.
 pub(crate) struct Watch {
     began: Instant,
-    next_disk: Instant,
+    alarms: Alarms,
+    disk: Option<Disk>,
+    processors: u64,
     peak: u64,
     cpu: Duration,
-    processes_hit: bool,
-    disk_hit: Option<u64>,
+    most_tasks: u64,
+    /// The command was ended because it used more memory than it may.
     memory_hit: Option<u64>,
-    every: Option<Duration>,
-    wall: Option<Duration>,
+    tree_due: Option<Instant>,
+    disk_due: Option<Instant>,
+    /// After an alarm: what it announces may come a moment later.
+    restless: u32,
 }
 
 impl Watch {
     /// Begins to watch.
     pub(crate) fn new(started: &Started, began: Instant) -> Self {
         let limits = &started.limits;
-        let cgroup = started.cgroup.as_ref();
-        let memory_by_watching =
-            limits.memory.is_some() && !cgroup.is_some_and(|group| group.bounds_memory());
-        let every = if memory_by_watching {
-            Some(OFTEN)
-        } else if limits.memory.is_some()
-            || limits.cpu_time.is_some()
-            || limits.disk.is_some()
-            || limits.processes.is_some()
-        {
-            Some(SOMETIMES)
-        } else {
-            None
-        };
+        let available = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+        let allowed = limits.cpus.map_or(available, |cpus| cpus.ceil() as u64);
+        let disk = limits
+            .disk
+            .map(|most| Disk::new(most, &started.scratch, started.upper.as_deref()));
         Self {
             began,
-            next_disk: began,
+            alarms: Alarms::of(started.cgroup.as_ref()),
+            processors: available.min(allowed).max(1),
             peak: 0,
             cpu: Duration::ZERO,
-            processes_hit: false,
-            disk_hit: None,
+            most_tasks: 0,
             memory_hit: None,
-            every,
-            wall: limits.wall,
+            tree_due: needs_looks(started).then_some(began),
+            disk_due: disk.as_ref().map(|_| began),
+            disk,
+            restless: 0,
         }
     }
 
     /// Keeps the limits until the command has ended, by itself or, at a limit, by us; the limit is returned.
+    ///
+    /// Where that costs nothing that was to be bounded, it is asked to end first and given time.
     pub(crate) fn keep(&mut self, started: &Started) -> Option<LimitHit> {
-        while !self.ended_within(started, self.next_look(Instant::now())) {
-            if let Some(hit) = self.look(started, Instant::now()) {
-                started.killer().kill();
-                return Some(hit);
+        let mut asked: Option<(LimitHit, Instant)> = None;
+        loop {
+            let until = asked.as_ref().map(|(_, until)| *until);
+            if self.ended_within(started, self.next_look(started, Instant::now(), until)) {
+                return asked.map(|(hit, _)| hit);
             }
+            let now = Instant::now();
+            let found = self.look(started, now, asked.is_some());
+            asked = match (asked, found) {
+                (None, None) => None,
+                (None, Some(hit)) if may_go_on(hit.which) => {
+                    started.killer().ask(Signal::Terminate);
+                    Some((hit, now + GRACE))
+                }
+                (Some((hit, until)), None) if now < until => Some((hit, until)),
+                // What it used up meanwhile is not why it was asked.
+                (Some((hit, _)), _) | (None, Some(hit)) => {
+                    end(started);
+                    return Some(hit);
+                }
+            };
         }
-        None
     }
 
     fn ended_within(&self, started: &Started, time: Duration) -> bool {
@@ -68,41 +88,130 @@ impl Watch {
             tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: time.subsec_nanos().into(),
         };
-        let mut waiting = [PollFd::new(&*started.running.pidfd, PollFlags::IN)];
-        // An interrupted wait is a short one.
-        poll(&mut waiting, Some(&time)).is_ok_and(|ready| ready > 0)
-    }
-
-    fn next_look(&self, now: Instant) -> Duration {
-        let every = self.every.unwrap_or(RARELY);
-        match self.wall {
-            // A millisecond more, or the last wait would be many of no length.
-            Some(wall) => {
-                every.min(wall.saturating_sub(now - self.began) + Duration::from_millis(1))
-            }
-            None => every,
+        let mut waiting = vec![PollFd::new(&*started.running.pidfd, PollFlags::IN)];
+        for (descriptor, event) in self.alarms.descriptors() {
+            waiting.push(PollFd::from_borrowed_fd(descriptor, event));
         }
+        // An interrupted wait is a short one.
+        let _ = poll(&mut waiting, Some(&time));
+        !waiting[0].revents().is_empty()
     }
 
-    /// Looks; a limit that is reached and ends the command is returned.
-    fn look(&mut self, started: &Started, now: Instant) -> Option<LimitHit> {
+    /// How long to wait before the next look. `until` is when a command that was asked to end is to be gone.
+    fn next_look(&self, started: &Started, now: Instant, until: Option<Instant>) -> Duration {
+        if self.restless > 0 {
+            return ALARMED;
+        }
+        let wall = started.limits.wall.map(|wall| self.began + wall);
+        // A millisecond more, or the last wait would be many of no length.
+        let clock = until.or(wall).map(|end| end + Duration::from_millis(1));
+        [clock, self.tree_due, self.disk_due]
+            .into_iter()
+            .flatten()
+            .min()
+            .map_or(RARELY, |due| due.saturating_duration_since(now))
+    }
+
+    /// Looks; a limit that is reached and ends the command is returned. Of one that was asked to end already, only what
+    /// it may not go on with is.
+    fn look(&mut self, started: &Started, now: Instant, asked: bool) -> Option<LimitHit> {
         let limits = &started.limits;
         let elapsed = now - self.began;
         if let Some(wall) = limits.wall
+            && !asked
             && elapsed >= wall
         {
             return Some(hit(Limit::Wall, millis(wall), millis(elapsed)));
         }
-        self.every?;
-        let cgroup = started.cgroup.as_ref();
-        if let Some(bytes) = limits.memory
-            && cgroup.is_some_and(|group| group.out_of_memory() > 0)
-        {
-            self.memory_hit = Some(bytes);
-            return Some(hit(Limit::Memory, bytes, bytes));
-        }
-        self.look_at_tree(started)
+        self.look_at_counters(started)
+            .or_else(|| {
+                let hit = self.look_at_tree(started, now);
+                hit.filter(|hit| !asked || !may_go_on(hit.which))
+            })
             .or_else(|| self.look_at_disk(started, now))
+    }
+
+    /// What the kernel counted of refusals and kills.
+    fn look_at_counters(&mut self, started: &Started) -> Option<LimitHit> {
+        let group = started.cgroup.as_ref()?;
+        let limits = &started.limits;
+        if is_alarmed(&self.alarms) {
+            self.alarms.hush();
+            self.restless = LOOKS_AFTER_AN_ALARM;
+        } else {
+            self.restless = self.restless.saturating_sub(1);
+        }
+        if let Some(bytes) = limits.memory
+            && group.out_of_memory() > 0
+        {
+            let used = group.memory_peak().unwrap_or(bytes);
+            self.memory_hit = Some(used);
+            return Some(hit(Limit::Memory, bytes, used));
+        }
+        // A program that goes on like this does nothing else.
+        let count = limits.processes?;
+        (group.refused_processes() >= (4 * count).max(200)).then(|| {
+            let most = group.most_processes().unwrap_or(count);
+            hit(Limit::Processes, count, most)
+        })
+    }
+
+    fn look_at_tree(&mut self, started: &Started, now: Instant) -> Option<LimitHit> {
+        if self.tree_due.is_none_or(|due| now < due) {
+            return None;
+        }
+        let limits = &started.limits;
+        let cgroup = started.cgroup.as_ref();
+        let memory = limits
+            .memory
+            .filter(|_| !cgroup.is_some_and(|group| group.bounds_memory()));
+        let counted = limits
+            .processes
+            .filter(|_| !cgroup.is_some_and(|group| group.bounds_processes()));
+        let cpu_by_group = cgroup.and_then(|group| group.cpu_time());
+        let cpu_by_tree = limits.cpu_time.filter(|_| cpu_by_group.is_none());
+        let usage = if memory.is_some() || counted.is_some() || cpu_by_tree.is_some() {
+            let files = memory.map_or(0, |_| usage::taken(&started.scratch));
+            usage::of_tree(started.running.pid, memory.unwrap_or(u64::MAX), files)
+        } else {
+            Usage::default()
+        };
+        self.peak = self.peak.max(usage.memory);
+        self.cpu = self.cpu.max(cpu_by_group.unwrap_or(usage.cpu));
+        // The sandbox's first process is not the command's.
+        self.most_tasks = self.most_tasks.max(usage.tasks.saturating_sub(1));
+
+        let waits = [
+            memory.map(|most| pace::memory(most.saturating_sub(usage.memory), self.processors)),
+            counted.map(|_| SOMETIMES),
+            limits
+                .cpu_time
+                .map(|most| pace::cpu(most.saturating_sub(self.cpu), self.processors)),
+        ];
+        let wait = waits.into_iter().flatten().min().unwrap_or(RARELY);
+        // Where there are many processes, a look takes long: no more than a tenth of the time.
+        self.tree_due = Some(now + wait.max(now.elapsed() * 10));
+
+        if let Some(bytes) = memory
+            && usage.memory > bytes
+        {
+            self.memory_hit = Some(usage.memory);
+            return Some(hit(Limit::Memory, bytes, usage.memory));
+        }
+        let most = limits.cpu_time?;
+        (self.cpu >= most).then(|| hit(Limit::CpuTime, millis(most), millis(self.cpu)))
+    }
+
+    fn look_at_disk(&mut self, started: &Started, now: Instant) -> Option<LimitHit> {
+        if self.disk_due.is_none_or(|due| now < due) {
+            return None;
+        }
+        let most = started.limits.disk?;
+        let disk = self.disk.as_mut()?;
+        let used = disk.look(&started.scratch, now);
+        let wait = pace::disk(most.saturating_sub(used), self.processors);
+        self.disk_due = Some(now + wait.max(now.elapsed() * 10));
+        (used > most).then(|| hit(Limit::Disk, most, used))
     }
 
     /// Processor time in the end. The first process has ended and was not reaped.
@@ -123,106 +232,98 @@ impl Watch {
             .or((self.peak > 0).then_some(self.peak))
     }
 
-    /// Every limit that was reached, whether or not it ended the command.
-    pub(crate) fn limits_hit(&self, started: &Started) -> Vec<LimitHit> {
+    /// The memory limit, if something was ended for it: by the kernel or by us.
+    pub(crate) fn killed_for_memory(&self, started: &Started) -> Option<LimitHit> {
+        let bytes = started.limits.memory?;
+        let group = started.cgroup.as_ref();
+        let by_kernel = group.is_some_and(|group| group.out_of_memory() > 0);
+        let used = self.memory_hit.or_else(|| {
+            let group = group.filter(|_| by_kernel)?;
+            group.memory_peak().or(Some(bytes))
+        })?;
+        Some(hit(Limit::Memory, bytes, used))
+    }
+
+    /// Every limit that was reached, whether or not it ended the command. `failed` says that it did not pass, so that a
+    /// cause is worth searching for.
+    pub(crate) fn limits_hit(&mut self, started: &Started, failed: bool) -> Vec<LimitHit> {
         let limits = &started.limits;
-        let cgroup = started.cgroup.as_ref();
+        let group = started.cgroup.as_ref();
         let mut found = Vec::new();
-        if let Some(bytes) = limits.memory
-            && (self.memory_hit.is_some() || cgroup.is_some_and(|group| group.out_of_memory() > 0))
-        {
-            found.push(hit(Limit::Memory, bytes, self.memory_hit.unwrap_or(bytes)));
+        let refused = group.filter(|group| group.refused_memory() > 0);
+        if let Some(killed) = self.killed_for_memory(started) {
+            found.push(killed);
+        } else if let (Some(bytes), Some(group)) = (limits.memory, refused) {
+            found.push(hit(
+                Limit::Memory,
+                bytes,
+                group.memory_peak().unwrap_or(bytes),
+            ));
         }
-        if let Some(count) = limits.processes
-            && (self.processes_hit || cgroup.is_some_and(|group| group.refused_processes() > 0))
-        {
-            found.push(hit(Limit::Processes, count, count));
-        }
-        if let Some(bytes) = limits.disk {
-            let used = self
-                .disk_hit
-                .or_else(|| started.scratch.as_ref().and_then(full));
-            if let Some(used) = used {
-                found.push(hit(Limit::Disk, bytes, used));
+        if let Some(count) = limits.processes {
+            let refused = group.is_some_and(|group| group.refused_processes() > 0);
+            let most = group.and_then(|group| group.most_processes());
+            if refused || self.most_tasks >= count {
+                let most = most.unwrap_or(self.most_tasks.max(count));
+                found.push(hit(Limit::Processes, count, most));
             }
+        }
+        if let (Some(bytes), Some(disk)) = (limits.disk, &mut self.disk)
+            && let Some(used) = disk.met(&started.scratch)
+        {
+            found.push(hit(Limit::Disk, bytes, used));
+        }
+        if let Some(bytes) = limits.file_size
+            && failed
+            && usage::has_file_of(bytes, &started.scratch, started.upper.as_deref())
+        {
+            found.push(hit(Limit::FileSize, bytes, bytes));
         }
         found
     }
+}
 
-    fn look_at_tree(&mut self, started: &Started) -> Option<LimitHit> {
-        let limits = &started.limits;
-        let cgroup = started.cgroup.as_ref();
-        let memory = limits
-            .memory
-            .filter(|_| !cgroup.is_some_and(|group| group.bounds_memory()));
-        let cpu_by_group = cgroup.and_then(|group| group.cpu_time());
-        let needs_tree = memory.is_some()
-            || (limits.cpu_time.is_some() && cpu_by_group.is_none())
-            || limits.processes.is_some();
-        let usage = if needs_tree {
-            let scratch = started.scratch.as_ref().filter(|_| memory.is_some());
-            let files = scratch.map_or(0, taken);
-            usage::of_tree(started.running.pid, memory.unwrap_or(u64::MAX), files)
-        } else {
-            Usage::default()
-        };
-        self.peak = self.peak.max(usage.memory);
-        self.cpu = self.cpu.max(cpu_by_group.unwrap_or(usage.cpu));
-        if let Some(count) = limits.processes
-            // The sandbox's first process is not the command's.
-            && usage.tasks > count
-        {
-            self.processes_hit = true;
-            // Root is not bounded by the kernel without a group, and others by all they run on the machine.
-            if started.fallback.is_some() && usage.tasks > count + 1 {
-                return Some(hit(Limit::Processes, count, usage.tasks - 1));
-            }
-        }
-        if let Some(bytes) = memory
-            && usage.memory > bytes
-        {
-            self.memory_hit = Some(usage.memory);
-            return Some(hit(Limit::Memory, bytes, usage.memory));
-        }
-        let most = limits.cpu_time?;
-        (self.cpu >= most).then(|| hit(Limit::CpuTime, millis(most), millis(self.cpu)))
-    }
-
-    fn look_at_disk(&mut self, started: &Started, now: Instant) -> Option<LimitHit> {
-        let most = started.limits.disk?;
-        if now < self.next_disk {
-            return None;
-        }
-        if let Some(used) = started.scratch.as_ref().and_then(full) {
-            self.disk_hit = Some(used);
-        }
-        let upper = started.upper.as_ref()?;
-        let used = usage::disk(upper, MOST_ENTRIES).saturating_sub(started.already);
-        // A large layer takes long to add up: no more than a tenth of the time.
-        self.next_disk = now + DISK.max(now.elapsed() * 10);
-        if used <= most {
-            return None;
-        }
-        self.disk_hit = Some(used);
-        Some(hit(Limit::Disk, most, used))
+/// Whether a command that reached this limit may go on for a while: where nothing fills up meanwhile.
+fn may_go_on(which: Limit) -> bool {
+    match which {
+        Limit::Wall | Limit::CpuTime => true,
+        Limit::Memory
+        | Limit::Cpus
+        | Limit::Disk
+        | Limit::FileSize
+        | Limit::Processes
+        | Limit::Output
+        | Limit::OpenFiles => false,
     }
 }
 
-/// The bytes in use on a file system.
-fn taken(scratch: &std::os::fd::OwnedFd) -> u64 {
-    rustix::fs::fstatfs(scratch).map_or(0, |found| {
-        (found.f_blocks - found.f_bfree) * found.f_bsize.unsigned_abs()
-    })
+/// Ends everything in the sandbox.
+fn end(started: &Started) {
+    if let Some(group) = &started.cgroup {
+        group.kill();
+    }
+    started.killer().kill();
 }
 
-/// The bytes in use on a file system that has no room left.
-fn full(scratch: &std::os::fd::OwnedFd) -> Option<u64> {
-    let found = rustix::fs::fstatfs(scratch).ok()?;
-    let is_full = found.f_bfree == 0 || (found.f_files > 0 && found.f_ffree == 0);
-    is_full.then(|| taken(scratch))
+/// Whether the kernel tells too little, so that somebody has to look.
+fn needs_looks(started: &Started) -> bool {
+    let limits = &started.limits;
+    let group = started.cgroup.as_ref();
+    limits.cpu_time.is_some()
+        || (limits.memory.is_some() && !group.is_some_and(|group| group.bounds_memory()))
+        || (limits.processes.is_some() && !group.is_some_and(|group| group.bounds_processes()))
 }
 
-fn hit(which: Limit, value: u64, used: u64) -> LimitHit {
+fn is_alarmed(alarms: &Alarms) -> bool {
+    let mut waiting: Vec<PollFd<'_>> = alarms
+        .descriptors()
+        .map(|(descriptor, event)| PollFd::from_borrowed_fd(descriptor, event))
+        .collect();
+    poll(&mut waiting, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// A limit that was reached.
+pub(crate) fn hit(which: Limit, value: u64, used: u64) -> LimitHit {
     LimitHit {
         which,
         value,
@@ -234,9 +335,8 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How often to look when the kernel does not keep the memory limit: a program can fill some 20 MiB in this time.
-const OFTEN: Duration = Duration::from_millis(5);
+/// How often processes are counted where the kernel does not.
 const SOMETIMES: Duration = Duration::from_millis(25);
 const RARELY: Duration = Duration::from_secs(3600);
-const DISK: Duration = Duration::from_millis(250);
-const MOST_ENTRIES: usize = 2_000_000;
+const ALARMED: Duration = Duration::from_millis(5);
+const LOOKS_AFTER_AN_ALARM: u32 = 20;

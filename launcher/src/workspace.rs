@@ -1,7 +1,6 @@
 //! How the workspace is shown, and what in it is hidden.
 
 use std::ffi::{CString, OsString};
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -21,7 +20,17 @@ pub(crate) fn show(
     home: &Path,
 ) -> Result<Vec<PathBuf>, Error> {
     let host = &workspace.host;
-    let (place, globs) = open_folder(workspace, home)?;
+    let (place, stat) = open(WHAT, host)?;
+    if !is_dir(&stat) {
+        return Err(refused(WHAT, host, "it is not a folder"));
+    }
+    refuse_system_folders(host)?;
+    if home.starts_with(host) {
+        let why =
+            "your home lies in it, which no run may see; work in a folder of the project's own";
+        return Err(refused(WHAT, host, why));
+    }
+    let globs = parse_globs(&workspace.hide)?;
     match &workspace.mode {
         WorkspaceMode::Overlay { upper, work, below } => {
             overlay(layout, host, &Layers::of(upper, work, below)?)?;
@@ -56,45 +65,9 @@ pub(crate) fn show(
     Ok(found.hidden.into_iter().map(|(path, _)| path).collect())
 }
 
-/// Opens the workspace, if it may be one, and reads the patterns of what it hides.
-pub(crate) fn open_folder(
-    workspace: &Workspace,
-    home: &Path,
-) -> Result<(OwnedFd, Vec<Glob>), Error> {
-    let host = &workspace.host;
-    let (place, stat) = open(WHAT, host)?;
-    if !is_dir(&stat) {
-        return Err(refused(WHAT, host, "it is not a folder"));
-    }
-    refuse_system_folders(host)?;
-    if home.starts_with(host) {
-        let why =
-            "your home lies in it, which no run may see; work in a folder of the project's own";
-        return Err(refused(WHAT, host, why));
-    }
-    Ok((place, parse_globs(&workspace.hide)?))
-}
-
 /// Shows a host path that the policy's `read` names, and covers credentials in it.
 pub(crate) fn show_to_read(layout: &mut Layout, host: &Path) -> Result<(), Error> {
-    refuse_to_read(host)?;
-    layout.show(READ, host, Access::ReadOnly, Ownership::ReaderIfPossible)?;
-    let (place, stat) = open(READ, host)?;
-    if !is_dir(&stat) {
-        return Ok(());
-    }
-    let found = Search::run(host, &place, &[])?;
-    for (path, is_dir) in &found.hidden {
-        layout.cover(&host.join(path), *is_dir)?;
-    }
-    for (path, bytes) in found.git_configs {
-        layout.file(&host.join(path), bytes)?;
-    }
-    Ok(())
-}
-
-/// Refuses paths that no sandbox may read, whatever the policy says.
-pub(crate) fn refuse_to_read(host: &Path) -> Result<(), Error> {
+    const READ: &str = "path to read";
     let is_whole = ["/", "/etc", "/run", "/var", "/var/run"]
         .iter()
         .any(|whole| host == Path::new(whole));
@@ -111,6 +84,18 @@ pub(crate) fn refuse_to_read(host: &Path) -> Result<(), Error> {
         .any(|system| host.starts_with(system))
     {
         return Err(refused(READ, host, "no sandbox may see the host's"));
+    }
+    layout.show(READ, host, Access::ReadOnly, Ownership::ReaderIfPossible)?;
+    let (place, stat) = open(READ, host)?;
+    if !is_dir(&stat) {
+        return Ok(());
+    }
+    let found = Search::run(host, &place, &[])?;
+    for (path, is_dir) in &found.hidden {
+        layout.cover(&host.join(path), *is_dir)?;
+    }
+    for (path, bytes) in found.git_configs {
+        layout.file(&host.join(path), bytes)?;
     }
     Ok(())
 }
@@ -324,8 +309,6 @@ fn unescape(text: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
+const WHAT: &str = "workspace";
 /// The kernel's `fsconfig` takes 256 bytes with the final NUL.
 const LONGEST_OPTION: usize = 255;
-/// What a workspace is called in errors.
-pub(crate) const WHAT: &str = "workspace";
-const READ: &str = "path to read";

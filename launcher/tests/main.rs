@@ -8,8 +8,7 @@ mod support;
 mod boot;
 
 mod basics;
-mod changes;
-mod fallback;
+mod exhaustion;
 mod files;
 mod hiding;
 mod kernel;
@@ -18,7 +17,6 @@ mod limits;
 mod network;
 mod processes;
 mod programs;
-mod reproduces;
 mod setup;
 mod terminal;
 mod view;

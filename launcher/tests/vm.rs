@@ -16,7 +16,7 @@ fn files() -> Files {
 /// `systemd-run --user --scope -p Delegate=yes`.
 fn each_user(tests: &str) -> String {
     format!(
-        "export {probe}=/probe\n\
+        "export {probe}=/probe VALETKEY_TEST_GROUPS=1\n\
          echo AS ROOT; /tests {tests} && echo ROOT PASSED\n\
          echo AS USER; delegated /tests {tests} && echo USER PASSED\n",
         probe = support::PROBE,
@@ -25,7 +25,11 @@ fn each_user(tests: &str) -> String {
 
 #[test]
 fn limits_are_kept_by_control_groups_of_the_second_version() {
-    let Some(printed) = boot(&files(), Root::Disk, &each_user("limits::")) else {
+    let Some(printed) = boot(
+        &files(),
+        Root::Disk,
+        &each_user("--test-threads=1 limits:: exhaustion::"),
+    ) else {
         return;
     };
     for line in ["ROOT PASSED", "USER PASSED"] {

@@ -106,9 +106,6 @@ pub struct Report {
     pub denied: Vec<Denied>,
     /// What was allowed and did not succeed, by host and code.
     pub failed: Vec<Denied>,
-    /// What its sandbox did not keep apart from the machine, a sentence each. Nothing where it had namespaces.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_isolated: Vec<String>,
 }
 
 /// One command of a run.

@@ -22,6 +22,10 @@ pub(crate) enum Root {
 /// Boots, runs a shell script as root, and gives what it printed.
 ///
 /// `None`, after saying why, where `tests/run` could not install what it takes.
+#[expect(
+    clippy::print_stderr,
+    reason = "a test that is skipped says so to whoever runs it"
+)]
 pub(crate) fn boot(files: &Files, root: Root, script: &str) -> Option<String> {
     let kernel = match Kernel::find() {
         Ok(kernel) => kernel,

@@ -1,0 +1,242 @@
+//! Where control groups can be made, and by whom the ones that are there were made.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// A group of the unified hierarchy below which groups with controllers can be made.
+#[derive(Debug)]
+pub(crate) struct Unified {
+    parent: PathBuf,
+    is_settled: bool,
+}
+
+impl Unified {
+    /// Finds one.
+    ///
+    /// A group that holds processes cannot have groups with controllers below it, except for the top one. So where we
+    /// are alone in our group, as in one that was delegated to us, we move into a leaf of it; else it is the nearest
+    /// group above that has such groups already and that we may write to.
+    pub(crate) fn find() -> Option<Self> {
+        let top = Path::new("/sys/fs/cgroup");
+        let own = own_path("")?;
+        let own = top.join(own.trim_start_matches('/'));
+        if let Some(parent) = settle(&own) {
+            return Some(Self {
+                parent,
+                is_settled: true,
+            });
+        }
+        own.ancestors()
+            .take_while(|folder| folder.starts_with(top))
+            .find(|folder| {
+                let controllers = std::fs::read_to_string(folder.join("cgroup.subtree_control"));
+                controllers.is_ok_and(|list| list.split_whitespace().any(|name| name == "memory"))
+                    && is_writable(&folder.join("cgroup.procs"))
+                    && is_writable(folder)
+            })
+            .map(|parent| Self {
+                parent: parent.to_owned(),
+                is_settled: false,
+            })
+    }
+
+    /// Where groups can be made.
+    pub(crate) fn parent(&self) -> &Path {
+        &self.parent
+    }
+}
+
+impl Drop for Unified {
+    fn drop(&mut self) {
+        if self.is_settled {
+            leave();
+        }
+    }
+}
+
+/// That this process moved into a leaf of its own group, and how many sandboxes need it there.
+struct Settled {
+    group: PathBuf,
+    leaf: PathBuf,
+    users: usize,
+}
+
+static SETTLED: Mutex<Option<Settled>> = Mutex::new(None);
+
+/// Moves this process into a leaf of its group, so that groups can be made beside the leaf.
+fn settle(own: &Path) -> Option<PathBuf> {
+    let mut settled = SETTLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(settled) = &mut *settled {
+        settled.users += 1;
+        return Some(settled.group.clone());
+    }
+    let members = std::fs::read_to_string(own.join("cgroup.procs")).ok()?;
+    if members.trim() != std::process::id().to_string()
+        || !is_writable(&own.join("cgroup.subtree_control"))
+    {
+        return None;
+    }
+    let offered = std::fs::read_to_string(own.join("cgroup.controllers")).ok()?;
+    let leaf = own.join(own_name());
+    std::fs::create_dir(&leaf).ok()?;
+    let entered = Settled {
+        group: own.to_owned(),
+        leaf,
+        users: 1,
+    };
+    let control = own.join("cgroup.subtree_control");
+    let moved = move_to(&entered.leaf).is_ok()
+        && CONTROLLERS
+            .iter()
+            .filter(|name| offered.split_whitespace().any(|offered| offered == **name))
+            .filter(|name| std::fs::write(&control, format!("+{name}")).is_ok())
+            .count()
+            > 0;
+    if !moved {
+        entered.undo();
+        return None;
+    }
+    let group = entered.group.clone();
+    *settled = Some(entered);
+    Some(group)
+}
+
+/// Gives the leaf up when the last sandbox that needs it is gone.
+fn leave() {
+    let mut settled = SETTLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(current) = &mut *settled {
+        current.users -= 1;
+        if current.users == 0 {
+            current.undo();
+            *settled = None;
+        }
+    }
+}
+
+impl Settled {
+    /// Moves back, which a group without controllers below it allows, and removes the leaf.
+    fn undo(&self) {
+        for name in CONTROLLERS {
+            let _ = std::fs::write(
+                self.group.join("cgroup.subtree_control"),
+                format!("-{name}"),
+            );
+        }
+        let _ = move_to(&self.group);
+        let _ = std::fs::remove_dir(&self.leaf);
+    }
+}
+
+fn move_to(group: &Path) -> std::io::Result<()> {
+    std::fs::write(group.join("cgroup.procs"), std::process::id().to_string())
+}
+
+const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
+
+/// A name that tells which process made the group, so that it can be swept when that is gone.
+pub(crate) fn own_name() -> String {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let pid = std::process::id();
+    let started = crate::usage::started(pid).unwrap_or(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    format!("{PREFIX}{}-{pid}-{started}-{number}", process_namespace())
+}
+
+/// Removes groups whose makers are gone. Only an empty group can be removed, and their processes ended with them.
+pub(crate) fn sweep(parent: &Path) {
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
+            continue;
+        };
+        let mut parts = rest.split('-').map(str::parse::<u64>);
+        let (Some(Ok(namespace)), Some(Ok(pid)), Some(Ok(started))) =
+            (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let found = u32::try_from(pid).ok().and_then(crate::usage::started);
+        // In another process namespace the number would mean another process.
+        if namespace == process_namespace() && found != Some(started) {
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// Which namespace our process numbers belong to.
+fn process_namespace() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
+}
+
+/// Our own group in one of the older hierarchies, if groups can be made below it.
+pub(crate) fn legacy_parent(controller: &str) -> Option<PathBuf> {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+    let top = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ');
+        let (_, place, kind, options) = (
+            fields.next()?,
+            fields.next()?,
+            fields.next()?,
+            fields.next()?,
+        );
+        (kind == "cgroup" && options.split(',').any(|option| option == controller)).then_some(place)
+    })?;
+    let own = own_path(controller)?;
+    let folder = Path::new(top).join(own.trim_start_matches('/'));
+    // Inside a container the path may be the host's, which is not there; the top is the container's then.
+    let folder = if folder.is_dir() {
+        folder
+    } else {
+        PathBuf::from(top)
+    };
+    is_writable(&folder).then_some(folder)
+}
+
+/// Our path in the hierarchy of a controller; of the unified one for an empty name.
+fn own_path(controller: &str) -> Option<String> {
+    let table = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    table.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':');
+        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        controllers
+            .split(',')
+            .any(|name| name == controller)
+            .then(|| path.to_owned())
+    })
+}
+
+fn is_writable(path: &Path) -> bool {
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok()
+}
+
+const PREFIX: &str = "valetkey-";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_dead_supervisor_left_is_swept_and_nothing_else() {
+        let parent = tempfile::tempdir().unwrap();
+        let alive = own_name();
+        // No process has this number: it is above the kernel's largest.
+        let here = process_namespace();
+        let dead = format!("{PREFIX}{here}-4194999-17-0");
+        let reused = format!("{PREFIX}{here}-{}-1-0", std::process::id());
+        let elsewhere = format!("{PREFIX}1-4194999-17-0");
+        for name in [alive.as_str(), &dead, &reused, &elsewhere, "system.slice"] {
+            std::fs::create_dir(parent.path().join(name)).unwrap();
+        }
+        sweep(parent.path());
+        let mut left: Vec<String> = std::fs::read_dir(parent.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        let mut expected = vec!["system.slice".to_owned(), alive, elsewhere];
+        expected.sort();
+        assert_eq!(left, expected);
+    }
+}

@@ -84,8 +84,14 @@ pub(crate) struct Run {
     /// Print no summary at the end
     #[arg(long, short)]
     pub(crate) quiet: bool,
+    /// Run the steps of this file, one after another or side by side as they need each other, instead of one command
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "command")]
+    pub(crate) steps: Option<PathBuf>,
+    /// Drop what a step that failed wrote to the workspace; without this it is kept with the rest
+    #[arg(long)]
+    pub(crate) rollback_failed: bool,
     /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
+    #[arg(required_unless_present = "steps", trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -296,7 +302,7 @@ Examples:
   valetkey audit show                         what did that run reach?";
 
 const RUN_EXIT_CODES: &str = "\
-Exit codes: the command's own; 124 wall clock or `budget.ttl`, 137 memory, 152 CPU time, 153 disk or file size, 154 processes,
+Exit codes: the command's own, or the first failed step's; 124 wall clock or `budget.ttl`, 137 memory, 152 CPU time, 153 disk or file size, 154 processes,
 155 output, 128+n other signals; 125 valetkey itself failed and nothing ran, 126 not executable, 127 not found;
 3 something was refused (with --fail-on-deny); 77 the policy is not approved; 78 a policy or settings file is wrong.";
 

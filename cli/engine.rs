@@ -10,7 +10,7 @@ use launcher::{Doors, Killer};
 use policies::StepName;
 use proxy::{DoorsOfRun, OpenDoors, Places, Proxy, ProxySettings};
 use sdk::RunId;
-use sdk::tally::{Tallies, Tally};
+use sdk::tally::Tallies;
 use tokio::runtime::Runtime;
 
 use crate::failure::Failure;
@@ -113,11 +113,6 @@ impl Engine {
             run.ended().await;
             killer.kill();
         });
-    }
-
-    /// What a run reached so far.
-    pub(crate) fn tally(&self, run: &RunId) -> Result<Tally, Failure> {
-        self.tallies(run).map(|tallies| tallies.whole().clone())
     }
 
     /// What a run reached so far, as a whole and step by step.

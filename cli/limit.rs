@@ -23,7 +23,7 @@ pub(crate) fn met(hit: &LimitHit, passed: bool) -> String {
 }
 
 /// "it reached its memory limit of 512.0 MiB (used: 512.0 MiB)"
-fn reached(hit: &LimitHit) -> String {
+pub(crate) fn reached(hit: &LimitHit) -> String {
     let amount = |value: u64| match hit.which {
         Limit::Memory | Limit::Disk | Limit::FileSize | Limit::Output => bytes(value),
         Limit::Wall | Limit::CpuTime => format!("{:.1} s", value as f64 / 1000.0),

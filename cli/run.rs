@@ -1,4 +1,4 @@
-//! `valetkey run`: broker, proxy and sandbox in one process tree, for one command.
+//! `valetkey run`: broker, proxy and sandboxes in one process tree, for one command or the steps of a file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,19 +7,22 @@ use std::sync::Arc;
 use broker::{Broker, Run};
 use launcher::Stdin;
 use policies::WorkspaceMode;
-use sdk::report::{Failure as StepFailure, Outcome, Report, Step, Tail};
+use sdk::report::Report;
 
 use crate::failure::Failure;
 use crate::folders::Folders;
 use crate::interruption::Interruption;
 use crate::output::{self, say};
 use crate::project::Project;
-use crate::steps::{self, Context, Ended, Layer, Layers, Plain, StepSpec, run_step};
-use crate::{approval, args, engine, summary};
+use crate::steps::{
+    self, Attempted, Context, Labelled, Layers, Plain, Plan, Progress, Sink, State, StepSpec,
+};
+use crate::{approval, args, engine, sandbox, summary};
 
-/// Runs one command under the project's policy and tells what became of it.
+/// Runs one command, or the steps of a file, under the project's policy and tells what became of it.
 pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8, Failure> {
     let project = Project::open(asked.policy.as_deref())?;
+    let plan = plan(&asked, &project)?;
     let engine = engine::Engine::open(engine::runtime()?, folders, Vec::new())?;
     approval::require(&engine.broker, &project, asked.approved.as_ref())?;
     let interruption = Interruption::listen(engine.runtime())?;
@@ -30,44 +33,31 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
         broker: &engine.broker,
         run: &run,
     };
-    let step = step(&asked, &project);
-    let mut layer = None;
-    let ended = steps::make_run_folder(folders, &run).and_then(|()| {
-        if project.policy.sandbox().workspace.mode == WorkspaceMode::Overlay {
-            layer = Some(Layers::new(&folders.run(run.id())).add(&[])?);
-        }
-        let context = Context {
-            folders,
-            project: &project,
-            engine: &engine,
-            run: &run,
-            interruption: &interruption,
-        };
-        let sink = Plain::new(json, asked.quiet);
-        run_step(&context, &step, 1, layer.as_ref(), &sink)
-    });
+    let context = Context {
+        folders,
+        project: &project,
+        engine: &engine,
+        run: &run,
+        interruption: &interruption,
+    };
+    let done = all_steps(&context, &plan, &asked, json);
     drop(ending);
-    let report = report(&engine, &run, &step, &ended)?;
-    if let Err(error) = engine.broker.save_report(&report) {
-        say(format_args!("note: the report could not be kept: {error}"));
+    let report = steps::report(&context, State::Ended, told(&plan, &done.progress))?;
+    keep(&context, &report);
+    let setup_failure = done.progress.iter().find_map(Progress::setup_failure);
+    if let Some(failure) = setup_failure
+        && (json || asked.steps.is_none())
+    {
+        output::failure(failure, json);
     }
-    let changes = kept_changes(layer.as_ref());
     if json {
         // The report is the last line, also where the sandbox could not be built.
-        if let Err(failure) = &ended {
-            output::failure(failure, json);
-        }
         output::json(&report);
     }
-    let Ended { finished, cutoff } = match ended {
-        Ok(ended) => ended,
-        Err(failure) if json => return Ok(failure.code()),
-        Err(failure) => return Err(failure),
-    };
-    if !asked.quiet && !json {
-        summary::after_run(&report, &finished, cutoff, &project, changes.as_deref());
-    } else if let Some(cutoff) = cutoff {
-        say(format_args!("note: {}", cutoff.reason(sets_ttl(&project))));
+    tell(&context, &asked, &report, &done, json);
+    let first_failed = done.progress.iter().find(|progress| progress.is_failed());
+    if let Some(failure) = first_failed.and_then(Progress::setup_failure) {
+        return Ok(failure.code());
     }
     let code = sdk::exit::code(&report.outcome);
     if code == 0 && asked.fail_on_deny && !report.denied.is_empty() {
@@ -76,35 +66,141 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
     Ok(code)
 }
 
-/// The command as the run's only step.
-fn step(asked: &args::Run, project: &Project) -> StepSpec {
+/// What is to be run: the steps of a file, or a single command.
+fn plan(asked: &args::Run, project: &Project) -> Result<Plan, Failure> {
+    let (limits, mode) = (
+        project.policy.limits(),
+        project.policy.sandbox().workspace.mode,
+    );
+    if asked.rollback_failed && mode == WorkspaceMode::ReadWrite {
+        return Err(Failure::bad_policy(
+            "`--rollback-failed` can drop nothing where `workspace.mode` is \"read-write\"",
+        )
+        .named("rollback-impossible")
+        .hint("set `workspace.mode` to \"overlay\", or leave the option out"));
+    }
+    if let Some(file) = &asked.steps {
+        return steps::read(file, limits);
+    }
     let name = asked
         .command
         .first()
         .map(|program| program.to_string_lossy().into_owned())
         .unwrap_or_default();
-    StepSpec {
+    Ok(Plan::single(StepSpec {
         name,
         index: 1,
         rights: None,
         command: asked.command.clone(),
         env: BTreeMap::new(),
-        limits: project.policy.limits().clone(),
+        limits: limits.clone(),
         stdin: Stdin::InheritUnlessTerminal,
+    }))
+}
+
+/// What became of the steps, and where their changes are, if they made some.
+struct Done {
+    progress: Vec<Progress>,
+    changes: Option<PathBuf>,
+}
+
+fn all_steps(context: &Context<'_>, plan: &Plan, asked: &args::Run, json: bool) -> Done {
+    let layers = match layers(context) {
+        Ok(layers) => layers,
+        Err(failure) => {
+            let mut progress: Vec<Progress> =
+                plan.steps.iter().map(|_| Progress::NotReached).collect();
+            if let Some(first) = progress.first_mut() {
+                *first = Progress::Ended(Box::new(Attempted::not_begun(failure)));
+            }
+            return Done {
+                progress,
+                changes: None,
+            };
+        }
+    };
+    let sink: Box<dyn Sink> = match asked.steps {
+        Some(_) => {
+            let names = plan.steps.iter().map(|step| step.spec.name.as_str());
+            Box::new(Labelled::new(names, json, asked.quiet))
+        }
+        None => Box::new(Plain::new(json, asked.quiet)),
+    };
+    let progress = steps::run_all(
+        context,
+        plan,
+        layers.as_ref(),
+        asked.rollback_failed,
+        &*sink,
+        // If this process is killed, this is what is known of the run.
+        &mut |progress| match steps::report(context, State::Active, told(plan, progress)) {
+            Ok(report) => keep(context, &report),
+            Err(error) => say(format_args!("note: {}", error.told())),
+        },
+    );
+    let changes = layers.as_ref().and_then(Layers::remove_empty);
+    Done { progress, changes }
+}
+
+/// Makes what the run keeps on the disk; the layers of its workspace, where that is an overlay.
+fn layers(context: &Context<'_>) -> Result<Option<Layers>, Failure> {
+    let Context {
+        folders,
+        project,
+        run,
+        ..
+    } = context;
+    steps::make_run_folder(folders, run)?;
+    if project.policy.sandbox().workspace.mode != WorkspaceMode::Overlay {
+        return Ok(None);
+    }
+    let workspace = sandbox::workspace_folder(project)?;
+    if workspace.symlink_metadata().is_err() {
+        return Err(sandbox::cannot_build(
+            project,
+            launcher::Error::View {
+                what: "workspace",
+                path: workspace,
+                why: "there is nothing at this path".to_owned(),
+            },
+        ));
+    }
+    Layers::begin(&folders.run(run.id()), &workspace).map(Some)
+}
+
+fn told<'a>(
+    plan: &'a Plan,
+    progress: &'a [Progress],
+) -> impl Iterator<Item = (&'a StepSpec, &'a Progress)> {
+    plan.steps.iter().map(|step| &step.spec).zip(progress)
+}
+
+fn keep(context: &Context<'_>, report: &Report) {
+    if let Err(error) = context.engine.broker.save_report(report) {
+        say(format_args!("note: the report could not be kept: {error}"));
+    }
+}
+
+/// Tells people what became of the run, as far as they want to hear it.
+fn tell(context: &Context<'_>, asked: &args::Run, report: &Report, done: &Done, json: bool) {
+    let ended: Vec<_> = done.progress.iter().filter_map(Progress::ended).collect();
+    let cutoff = ended.iter().find_map(|ended| ended.cutoff);
+    let project = context.project;
+    let changes = done.changes.as_deref();
+    if asked.quiet || json {
+        if let Some(cutoff) = cutoff {
+            say(format_args!("note: {}", cutoff.reason(sets_ttl(project))));
+        }
+    } else if asked.steps.is_some() {
+        summary::after_steps(report, cutoff, project, changes);
+    } else if let [ended] = ended.as_slice() {
+        summary::after_run(report, &ended.finished, cutoff, project, changes);
     }
 }
 
 /// Whether the policy says how long a run lives.
 pub(crate) fn sets_ttl(project: &Project) -> bool {
     project.policy.budget().ttl.is_some()
-}
-
-/// What the run wrote to its overlay; a folder of a run that wrote nothing is removed.
-fn kept_changes(layer: Option<&Layer>) -> Option<PathBuf> {
-    let layer = layer?;
-    layer.remove_if_empty();
-    let upper = layer.upper();
-    upper.exists().then_some(upper)
 }
 
 /// Ends the run when it goes out of scope.
@@ -121,56 +217,4 @@ impl Drop for Ending<'_> {
             ));
         }
     }
-}
-
-fn report(
-    engine: &engine::Engine,
-    run: &Run,
-    step: &StepSpec,
-    ended: &Result<Ended, Failure>,
-) -> Result<Report, Failure> {
-    let tally = engine.tally(run.id())?;
-    let name = step.name.clone();
-    let step = match ended {
-        Ok(Ended { finished, .. }) => Step {
-            name,
-            index: step.index,
-            outcome: finished.outcome.clone(),
-            limits_hit: finished.limits_hit.clone(),
-            attempts: 1,
-            started: None,
-            wall_ms: u64::try_from(finished.wall.as_millis()).unwrap_or(u64::MAX),
-            cpu_ms: finished
-                .cpu
-                .map(|cpu| u64::try_from(cpu.as_millis()).unwrap_or(u64::MAX)),
-            memory_peak: finished.memory_peak,
-            stdout: finished.stdout.clone(),
-            stderr: finished.stderr.clone(),
-            reached: tally.reached(),
-        },
-        Err(failure) => Step {
-            name,
-            index: step.index,
-            outcome: Outcome::Failed(StepFailure::SetupFailed(failure.to_string())),
-            limits_hit: Vec::new(),
-            attempts: 0,
-            started: None,
-            wall_ms: 0,
-            cpu_ms: None,
-            memory_peak: None,
-            stdout: Tail::default(),
-            stderr: Tail::default(),
-            reached: Vec::new(),
-        },
-    };
-    Ok(Report {
-        run: run.id().clone(),
-        policy: run.policy().digest().to_string(),
-        state: "ended".to_owned(),
-        outcome: step.outcome.clone(),
-        steps: vec![step],
-        reached: tally.reached(),
-        denied: tally.denied(),
-        failed: tally.failed(),
-    })
 }

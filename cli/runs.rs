@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use broker::Broker;
+use policies::NetworkMode;
 use sdk::api::{CreateRun, RunInfo};
 use sdk::client::{Client, ClientError};
+use sdk::report::Report;
 
 use crate::args;
 use crate::engine;
@@ -12,6 +14,7 @@ use crate::failure::Failure;
 use crate::folders::Folders;
 use crate::output::{self, data};
 use crate::project::Project;
+use crate::{steps, summary};
 
 /// Does what was asked about runs.
 pub(crate) fn runs(asked: args::Runs, folders: &Folders, json: bool) -> Result<u8, Failure> {
@@ -34,8 +37,21 @@ pub(crate) fn runs(asked: args::Runs, folders: &Folders, json: bool) -> Result<u
         }
         args::Runs::List => list(&*engine::open_broker(folders)?, json),
         args::Runs::Show { run } => {
-            let info = info(&*engine::open_broker(folders)?, &run)?;
+            let broker = engine::open_broker(folders)?;
+            let info = info(&broker, &run)?;
+            let report = broker.report(&run).map_err(engine::broker_failure)?;
+            if json {
+                let mut shown = serde_json::json!(info);
+                if let (Some(report), Some(object)) = (&report, shown.as_object_mut()) {
+                    object.insert("report".to_owned(), serde_json::json!(report));
+                }
+                output::json(&shown);
+                return Ok(0);
+            }
             tell(&info, json);
+            for line in report.iter().flat_map(told) {
+                data(line);
+            }
             Ok(0)
         }
         args::Runs::Revoke { run } => {
@@ -116,6 +132,28 @@ fn info(broker: &Broker, run: &sdk::RunId) -> Result<RunInfo, Failure> {
             Failure::negative(format!("there is no run `{run}`"))
                 .hint("`valetkey runs list` lists the runs")
         })
+}
+
+/// What became of a run, for people.
+fn told(report: &Report) -> Vec<String> {
+    let mut lines = Vec::new();
+    if report.state == "active" {
+        lines
+            .push("not all was written down: the run goes on, or its process was ended".to_owned());
+    }
+    lines.push(format!("outcome  {}", steps::headline(report)));
+    lines.extend(
+        steps::lines(report)
+            .into_iter()
+            .map(|line| format!("  {line}")),
+    );
+    if let Some(step) = &report.resume_from {
+        lines.push(format!("  to be done again from `{step}`"));
+    }
+    // The mode only adds advice for the policy.
+    let network = summary::network(report, NetworkMode::ProxyOnly);
+    lines.extend(network.into_iter().map(|line| format!("  {line}")));
+    lines
 }
 
 fn tell(info: &RunInfo, json: bool) {

@@ -12,7 +12,7 @@ use policies::Limits;
 use crate::failure::Failure;
 use crate::folders::{self, Folders};
 use crate::project::Project;
-use crate::steps;
+use crate::steps::Layer;
 
 /// What the sandbox is to be built from.
 pub(crate) struct Wanted<'a> {
@@ -140,6 +140,11 @@ fn workspace(wanted: &Wanted<'_>) -> Result<Option<Workspace>, Failure> {
     }))
 }
 
+/// The workspace's folder on this machine.
+pub(crate) fn workspace_folder(project: &Project) -> Result<PathBuf, Failure> {
+    absolute(&project.folder, &project.policy.sandbox().workspace.path)
+}
+
 /// Builds nothing and says for what reason no sandbox would be built; none if one would.
 ///
 /// It goes the way of a run up to where the first process would start.
@@ -149,7 +154,7 @@ pub(crate) fn foresee(
     mask: Vec<PathBuf>,
 ) -> Result<Foreseen, Failure> {
     let scratch = Scratch::new(folders)?;
-    let layer = steps::Layers::new(&scratch.0).add(&[])?;
+    let layer = Layer::make(&scratch.0.join("001"), &[])?;
     let spec = spec(Wanted {
         folders,
         project,

@@ -11,6 +11,7 @@ use crate::limit;
 use crate::output::{bytes, count, say};
 use crate::project::Project;
 use crate::run::sets_ttl;
+use crate::steps;
 
 /// Tells on standard error how the run ended, what it reached and what it was refused.
 pub(crate) fn after_run(
@@ -46,6 +47,39 @@ pub(crate) fn after_run(
     ));
 }
 
+/// Tells on standard error how the steps of a run ended, what it reached and what it was refused.
+pub(crate) fn after_steps(
+    report: &Report,
+    cutoff: Option<Cutoff>,
+    project: &Project,
+    changes: Option<&Path>,
+) {
+    say("");
+    if let Some(cutoff) = cutoff {
+        say(format_args!(
+            "valetkey: stopped: {}",
+            cutoff.reason(sets_ttl(project))
+        ));
+    }
+    say(format_args!("valetkey: {}", steps::headline(report)));
+    for line in steps::lines(report) {
+        say(format_args!("  {line}"));
+    }
+    for line in network(report, project.policy.sandbox().network) {
+        say(format_args!("  {line}"));
+    }
+    if let Some(changes) = changes {
+        say(format_args!(
+            "  your files are as they were; what the steps wrote to the workspace is in {}",
+            changes.display()
+        ));
+    }
+    say(format_args!(
+        "  details: valetkey runs show {0}, valetkey audit show {0}",
+        report.run
+    ));
+}
+
 fn ended(report: &Report, finished: &Finished) -> String {
     let seconds = finished.wall.as_secs_f64();
     let mut used = format!("{seconds:.1} s");
@@ -61,7 +95,7 @@ fn ended(report: &Report, finished: &Finished) -> String {
             Failure::Limit(hit) => limit::ending(hit),
             Failure::NotFound => "the command was not found in the sandbox".to_owned(),
             Failure::NotExecutable => "the command cannot be executed".to_owned(),
-            Failure::SetupFailed(why) => format!("nothing ran: {why}"),
+            Failure::SetupFailed(_) | Failure::Conflict(_) => steps::outcome(&report.outcome),
         },
     }
 }

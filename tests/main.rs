@@ -22,4 +22,5 @@ mod restart;
 mod searching;
 mod signals;
 mod stand_ins;
+mod steps;
 mod support;

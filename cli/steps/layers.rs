@@ -3,15 +3,25 @@
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use launcher::WorkspaceMode;
+use launcher::changes::{Hold, Record};
 
 use crate::failure::Failure;
+use crate::output::say;
 
-/// The layers of one run.
+/// The layers of one run, and what is written down about them. Nobody else touches them while this is held.
 #[derive(Debug)]
 pub(crate) struct Layers {
     folder: PathBuf,
+    state: Mutex<State>,
+    _hold: Hold,
+}
+
+#[derive(Debug)]
+struct State {
+    record: Record,
     made: u32,
 }
 
@@ -23,21 +33,95 @@ pub(crate) struct Layer {
 }
 
 impl Layers {
-    /// The layers of the run that keeps its things in `run_folder`; none yet.
-    pub(crate) fn new(run_folder: &Path) -> Self {
-        Self {
-            folder: run_folder.join("layers"),
-            made: 0,
-        }
+    /// Begins the layers of the run that keeps its things in `run_folder`, over `workspace`.
+    pub(crate) fn begin(run_folder: &Path, workspace: &Path) -> Result<Self, Failure> {
+        let cannot = |error| Failure::ours("the run's changes cannot be kept").because(error);
+        let hold = Hold::take(run_folder).map_err(cannot)?;
+        let record = Record::begin(run_folder, workspace).map_err(cannot)?;
+        record.save().map_err(cannot)?;
+        Ok(Self {
+            folder: record.layers_folder(),
+            state: Mutex::new(State { record, made: 0 }),
+            _hold: hold,
+        })
     }
 
     /// Makes one more layer, above `below`: the layers that its step is to see, the oldest first.
-    pub(crate) fn add(&mut self, below: &[&Layer]) -> Result<Layer, Failure> {
-        self.made += 1;
-        let folder = self.folder.join(format!("{:03}", self.made));
-        let layer = Layer {
-            below: below.iter().rev().map(|layer| layer.upper()).collect(),
-            folder,
+    pub(crate) fn add(&self, below: &[Layer]) -> Result<Layer, Failure> {
+        let mut state = self.state();
+        state.made += 1;
+        let name = format!("{:03}", state.made);
+        let layer = Layer::make(&self.folder.join(&name), below)?;
+        // Written down before anything is written to it, so that it is found whatever ends this process.
+        state.record.layers.push(name);
+        save(&state.record)?;
+        Ok(layer)
+    }
+
+    /// Removes a layer with what was written to it.
+    ///
+    /// # Errors
+    /// If it is still there; the run's changes are without it all the same, if `set_aside` did that.
+    pub(crate) fn drop_layer(&self, layer: &Layer) -> Result<(), Failure> {
+        self.set_aside(layer)?;
+        launcher::remove_folder(&layer.folder).map_err(|error| {
+            Failure::ours(format!("cannot remove `{}`", layer.folder.display())).because(error)
+        })
+    }
+
+    /// Takes a layer out of the run's changes, and leaves it on the disk.
+    pub(crate) fn set_aside(&self, layer: &Layer) -> Result<(), Failure> {
+        let mut state = self.state();
+        let name = layer.name();
+        state.record.layers.retain(|other| *other != name);
+        save(&state.record)
+    }
+
+    /// Removes the layers that nothing was written to. Where the others are: the only one's `upper`, or the folder of all.
+    pub(crate) fn remove_empty(&self) -> Option<PathBuf> {
+        let mut state = self.state();
+        let is_kept = |name: &String| {
+            let layer = self.folder.join(name);
+            // Only an empty folder can be removed like this, so what was written stays.
+            let is_empty = fs::remove_dir(layer.join("upper")).is_ok();
+            if is_empty {
+                let _ = launcher::remove_folder(&layer);
+            }
+            !is_empty
+        };
+        state.record.layers.retain(is_kept);
+        if let Err(error) = save(&state.record) {
+            say(format_args!("note: {}", error.told()));
+        }
+        match state.record.layers.as_slice() {
+            [] => None,
+            [only] => Some(self.folder.join(only).join("upper")),
+            [_, ..] => Some(self.folder.clone()),
+        }
+    }
+
+    /// The workspace that they belong to.
+    pub(crate) fn workspace(&self) -> PathBuf {
+        self.state().record.workspace.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn save(record: &Record) -> Result<(), Failure> {
+    record
+        .save()
+        .map_err(|error| Failure::ours("the run's changes cannot be kept").because(error))
+}
+
+impl Layer {
+    /// Makes a layer in a folder of its own, above `below`, the oldest first.
+    pub(crate) fn make(folder: &Path, below: &[Self]) -> Result<Self, Failure> {
+        let layer = Self {
+            below: below.iter().rev().map(Self::upper).collect(),
+            folder: folder.to_owned(),
         };
         for part in [layer.upper(), layer.work()] {
             fs::DirBuilder::new()
@@ -51,9 +135,7 @@ impl Layers {
         }
         Ok(layer)
     }
-}
 
-impl Layer {
     /// What was written.
     pub(crate) fn upper(&self) -> PathBuf {
         self.folder.join("upper")
@@ -68,20 +150,12 @@ impl Layer {
         }
     }
 
-    /// Removes it, and the folders above it, as far as nothing was written.
-    pub(crate) fn remove_if_empty(&self) {
-        // Only empty folders can be removed like this, so what was written stays.
-        if fs::remove_dir(self.upper()).is_ok() {
-            let _ = fs::remove_dir(self.work());
-            for folder in self.folder.ancestors().take(3) {
-                if fs::remove_dir(folder).is_err() {
-                    return;
-                }
-            }
-        }
-    }
-
     fn work(&self) -> PathBuf {
         self.folder.join("work")
+    }
+
+    fn name(&self) -> String {
+        let name = self.folder.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
     }
 }

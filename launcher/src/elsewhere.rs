@@ -142,3 +142,8 @@ pub fn doctor() -> Vec<Check> {
         advice: Error::Unsupported.to_string(),
     }]
 }
+
+/// Removes a folder with what is in it.
+pub fn remove_folder(folder: &std::path::Path) -> std::io::Result<()> {
+    std::fs::remove_dir_all(folder)
+}

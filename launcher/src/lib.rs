@@ -114,8 +114,10 @@ pub use start::{Killer, Started};
 pub use sys::ignore_background_reads;
 #[cfg(target_os = "linux")]
 pub use terminal::Terminal;
+#[cfg(target_os = "linux")]
+pub use workspace::remove_folder;
 
 #[cfg(not(target_os = "linux"))]
 pub use elsewhere::{
-    Killer, Prepared, Started, Terminal, doctor, ignore_background_reads, prepare,
+    Killer, Prepared, Started, Terminal, doctor, ignore_background_reads, prepare, remove_folder,
 };

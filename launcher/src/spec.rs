@@ -101,9 +101,9 @@ pub struct Workspace {
     pub protect: Vec<PathBuf>,
 }
 
-/// How many earlier layers an overlay shows at most: their names, `NNN/upper`, must fit into one mount option of the
-/// kernel's.
-pub const MAX_LAYERS_BELOW: usize = 20;
+/// How many earlier layers an overlay shows at most: their names, three bytes each, must fit into the 255 bytes of one
+/// mount option.
+pub const MAX_LAYERS_BELOW: usize = 80;
 
 /// How the workspace is shown.
 #[derive(Clone, Debug)]

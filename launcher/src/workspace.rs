@@ -1,6 +1,6 @@
 //! How the workspace is shown, and what in it is hidden.
 
-use std::ffi::{CString, OsString};
+use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -138,17 +138,20 @@ impl<'a> Layers<'a> {
         })
     }
 
-    /// All lower layers, the newest first, as the kernel takes them.
-    fn lower(&self, bottom: &Path) -> Result<CString, Error> {
-        let mut lower = OsString::new();
-        for layer in &self.below {
-            lower.push(layer);
-            lower.push(":");
+    /// All lower layers, the newest first, as the kernel takes them: by links with short names, which are made here.
+    fn lower(&self, layout: &mut Layout, beside: &Path) -> Result<CString, Error> {
+        let links = Path::new("/.sandbox/below");
+        if !self.below.is_empty() {
+            layout.dir(links, 0o700)?;
         }
-        lower.push(bottom);
-        if lower.len() > LONGEST_OPTION {
-            return Err(Error::Fault("the names of the layers are too long".into()));
+        let mut lower = String::new();
+        for (number, layer) in self.below.iter().enumerate() {
+            let name = format!("{number:02}");
+            layout.link(&links.join(&name), &beside.join(layer))?;
+            lower.push_str(&name);
+            lower.push(':');
         }
+        lower.push_str("../lower");
         c_string(lower)
     }
 }
@@ -185,12 +188,18 @@ fn overlay(layout: &mut Layout, host: &Path, layers: &Layers<'_>) -> Result<(), 
     layout.place(WHAT, host, bottom)?;
     layout.place("layer folder", layers.folder, beside)?;
     layout.dir(host, 0o755)?;
+    let lower = layers.lower(layout, Path::new("../layers"))?;
+    let from = match layers.below.is_empty() {
+        true => beside,
+        false => Path::new("/.sandbox/below"),
+    };
+    let in_layers = |layer: &Path| c_string(Path::new("../layers").join(layer));
     layout.push(Op::Overlay {
         at: relative(host)?,
-        from: relative(beside)?,
-        lower: layers.lower(Path::new("../lower"))?,
-        upper: c_string(layers.upper)?,
-        work: c_string(&layers.work)?,
+        from: relative(from)?,
+        lower,
+        upper: in_layers(layers.upper)?,
+        work: in_layers(&layers.work)?,
     });
     // The overlay holds both itself.
     for at in [bottom, beside] {
@@ -209,8 +218,8 @@ pub(crate) fn clear_work(work: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Removes a folder with what is in it, whatever its permissions.
-pub(crate) fn remove_folder(folder: &Path) -> std::io::Result<()> {
+/// Removes a folder with what is in it, whatever its permissions: such as a layer with the changes of a run.
+pub fn remove_folder(folder: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     // The kernel makes these folders without any permission.
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))?;
@@ -310,5 +319,3 @@ fn unescape(text: &str) -> PathBuf {
 }
 
 const WHAT: &str = "workspace";
-/// The kernel's `fsconfig` takes 256 bytes with the final NUL.
-const LONGEST_OPTION: usize = 255;

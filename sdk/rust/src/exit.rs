@@ -8,6 +8,8 @@ pub const DENIED: u8 = 3;
 pub const NOT_APPROVED: u8 = 77;
 /// The policy or the owner's file is wrong.
 pub const BAD_POLICY: u8 = 78;
+/// A step ended well, but its changes are at odds with another's.
+pub const CONFLICT: u8 = 1;
 /// Valetkey itself failed; nothing ran.
 pub const OURS: u8 = 125;
 /// The command cannot be executed.
@@ -28,6 +30,7 @@ pub fn code(outcome: &Outcome) -> u8 {
             Failure::NotFound => NOT_FOUND,
             Failure::NotExecutable => NOT_EXECUTABLE,
             Failure::SetupFailed(_) => OURS,
+            Failure::Conflict(_) => CONFLICT,
         },
     }
 }

@@ -85,6 +85,17 @@ pub enum Failure {
     NotExecutable,
     /// The sandbox could not be built as declared; nothing ran.
     SetupFailed(String),
+    /// It ended well, but changed what a step beside it had changed, too.
+    Conflict(Conflict),
+}
+
+/// Paths of the workspace that two steps changed of which neither needs the other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conflict {
+    /// The other step, whose changes are kept.
+    pub with: String,
+    /// The paths, at most a hundred of them.
+    pub paths: Vec<String>,
 }
 
 /// The whole answer to "what happened in this run".
@@ -106,6 +117,9 @@ pub struct Report {
     pub denied: Vec<Denied>,
     /// What was allowed and did not succeed, by host and code.
     pub failed: Vec<Denied>,
+    /// The first step that did not pass: from there on the run would have to be done again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_from: Option<String>,
 }
 
 /// One command of a run.
@@ -138,6 +152,29 @@ pub struct Step {
     pub stderr: Tail,
     /// What it reached.
     pub reached: Vec<Reached>,
+    /// How many files of the workspace it wrote, replaced or removed, where its changes are kept apart and could be
+    /// counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files_changed: Option<u64>,
+    /// Whether its changes were dropped because it failed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rolled_back: bool,
+    /// The attempts before the last, whose changes were dropped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retried: Vec<Retried>,
+}
+
+/// An attempt of a step that was followed by another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retried {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What of `retry_on` was the reason to try again.
+    pub because: String,
+    /// Milliseconds on the clock.
+    pub wall_ms: u64,
+    /// The end of its standard error.
+    pub stderr: Tail,
 }
 
 /// The last part of a stream.

@@ -1,0 +1,118 @@
+//! The report of a run, from what became of its steps and what the log counts.
+
+use broker::Run;
+use sdk::report::{Failure as StepFailure, Outcome, Report, Step, Tail};
+use sdk::tally::{Tallies, Tally};
+
+use super::attempts::{Attempted, milliseconds};
+use super::many::Progress;
+use super::{Context, StepSpec};
+use crate::failure::Failure;
+
+/// Whether a run is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It goes on.
+    Active,
+    /// It is over.
+    Ended,
+}
+
+/// The report of a run whose steps are as far as `progress` says.
+pub(crate) fn report<'a>(
+    context: &Context<'_>,
+    state: State,
+    steps: impl Iterator<Item = (&'a StepSpec, &'a Progress)>,
+) -> Result<Report, Failure> {
+    let tallies = context.engine.tallies(context.run.id())?;
+    let tally = tallies.whole();
+    let steps: Vec<Step> = steps
+        .map(|(spec, progress)| step(&of_step(&tallies, spec), spec, progress))
+        .collect();
+    let is_failed = |step: &&Step| matches!(step.outcome, Outcome::Failed(_));
+    let not_passed = steps.iter().find(|step| step.outcome != Outcome::Passed);
+    let first = steps.iter().find(is_failed).or(not_passed);
+    Ok(Report {
+        run: context.run.id().clone(),
+        policy: digest(context.run),
+        state: match state {
+            State::Active => "active".to_owned(),
+            State::Ended => "ended".to_owned(),
+        },
+        outcome: first.map_or(Outcome::Passed, |step| step.outcome.clone()),
+        resume_from: not_passed.map(|step| step.name.clone()),
+        steps,
+        reached: tally.reached(),
+        denied: tally.denied(),
+        failed: tally.failed(),
+    })
+}
+
+/// What one step reached so far.
+pub(crate) fn step_tally(context: &Context<'_>, step: &StepSpec) -> Result<Tally, Failure> {
+    let tallies = context.engine.tallies(context.run.id())?;
+    Ok(of_step(&tallies, step))
+}
+
+/// A single command, which is no step, has all of the run's.
+fn of_step(tallies: &Tallies, step: &StepSpec) -> Tally {
+    match &step.rights {
+        Some(name) => tallies.step(name.as_str()),
+        None => tallies.whole().clone(),
+    }
+}
+
+fn digest(run: &Run) -> String {
+    run.policy().digest().to_string()
+}
+
+fn step(tally: &Tally, spec: &StepSpec, progress: &Progress) -> Step {
+    let mut step = Step {
+        name: spec.name.clone(),
+        index: spec.index,
+        outcome: Outcome::NotReached,
+        limits_hit: Vec::new(),
+        attempts: 0,
+        started: None,
+        wall_ms: 0,
+        cpu_ms: None,
+        memory_peak: None,
+        stdout: Tail::default(),
+        stderr: Tail::default(),
+        reached: tally.reached(),
+        files_changed: None,
+        rolled_back: false,
+        retried: Vec::new(),
+    };
+    match progress {
+        Progress::NotReached => step.reached.clear(),
+        // This is read only where the process that would have written more was ended.
+        Progress::Running => {
+            step.attempts = 1;
+            step.outcome = Outcome::Failed(StepFailure::SetupFailed(
+                "it had not ended when this was written".to_owned(),
+            ));
+        }
+        Progress::Ended(attempted) => ended(&mut step, attempted),
+    }
+    step
+}
+
+fn ended(step: &mut Step, attempted: &Attempted) {
+    step.outcome = attempted.outcome.clone();
+    step.started = Some(attempted.started.to_string());
+    step.retried = attempted.retried.clone();
+    step.files_changed = attempted.files_changed;
+    step.rolled_back = attempted.rolled_back;
+    step.attempts = u32::try_from(attempted.retried.len()).unwrap_or(u32::MAX);
+    if let Ok(ended) = &attempted.ended {
+        let finished = &ended.finished;
+        step.attempts = step.attempts.saturating_add(1);
+        step.limits_hit = finished.limits_hit.clone();
+        step.wall_ms = milliseconds(finished.wall);
+        step.cpu_ms = finished.cpu.map(milliseconds);
+        step.memory_peak = finished.memory_peak;
+        step.stdout = finished.stdout.clone();
+        step.stderr = finished.stderr.clone();
+    }
+}

@@ -81,6 +81,9 @@ pub(crate) struct Run {
     /// Exit with 3 if the command passed but something was refused
     #[arg(long)]
     pub(crate) fail_on_deny: bool,
+    /// What keeps the command apart from this machine. Only `namespaces` isolates all that Valetkey promises; `landlock` works where namespaces are refused, as in most containers, and the run says what it leaves open; `either` takes the first that works
+    #[arg(long, value_enum, default_value = "namespaces", value_name = "KIND")]
+    pub(crate) isolation: IsolationChoice,
     /// Print no summary at the end
     #[arg(long, short)]
     pub(crate) quiet: bool,
@@ -93,6 +96,27 @@ pub(crate) struct Run {
     /// The command and its arguments
     #[arg(required_unless_present = "steps", trailing_var_arg = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
+}
+
+/// What keeps a command apart from the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum IsolationChoice {
+    /// Namespaces, or nothing runs
+    Namespaces,
+    /// Landlock and a system call filter
+    Landlock,
+    /// Namespaces if this machine allows them, else Landlock
+    Either,
+}
+
+impl From<IsolationChoice> for launcher::Isolation {
+    fn from(choice: IsolationChoice) -> Self {
+        match choice {
+            IsolationChoice::Namespaces => Self::Namespaces,
+            IsolationChoice::Landlock => Self::Landlock,
+            IsolationChoice::Either => Self::Either,
+        }
+    }
 }
 
 #[derive(Args, Debug)]

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use broker::{Broker, CreateRunSpec, ErrorKind, NewRun, Run};
-use launcher::{Doors, Killer};
+use launcher::{Brokered, Doors, Killer};
 use policies::StepName;
-use proxy::{DoorsOfRun, OpenDoors, Places, Proxy, ProxySettings};
+use proxy::{DoorsOfRun, OpenDoors, Places, Proxy, ProxySettings, TakenConnection};
 use sdk::RunId;
 use sdk::tally::Tallies;
 use tokio::runtime::Runtime;
@@ -103,6 +103,29 @@ impl Engine {
             .serve_run(doors, Arc::clone(run), step.cloned())
             .map_err(|error| {
                 Failure::ours("the sandbox's listeners cannot be served").because(error)
+            })
+    }
+
+    /// Serves the connections of a sandbox that has no network of its own, as [`Self::serve_run`].
+    pub(crate) fn serve_brokered(
+        &self,
+        mut brokered: Brokered,
+        run: &Arc<Run>,
+        step: Option<&StepName>,
+    ) -> Result<OpenDoors, Failure> {
+        let next = move || {
+            let taken = brokered.next()?;
+            Some(TakenConnection {
+                stream: taken.stream,
+                destination: taken.destination,
+            })
+        };
+        let _inside = self.runtime.enter();
+        self.proxy
+            .serve_run(DoorsOfRun::default(), Arc::clone(run), step.cloned())
+            .and_then(|open| open.serve_taken(next).map(|()| open))
+            .map_err(|error| {
+                Failure::ours("the sandbox's connections cannot be served").because(error)
             })
     }
 

@@ -39,6 +39,7 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
         engine: &engine,
         run: &run,
         interruption: &interruption,
+        isolation: asked.isolation.into(),
     };
     let done = all_steps(&context, &plan, &asked, json);
     drop(ending);

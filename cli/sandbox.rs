@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
-use launcher::{CaBundle, MadeUp, Spec, Stdin, View, Workspace, WorkspaceMode};
+use launcher::{CaBundle, Isolation, MadeUp, Spec, Stdin, View, Workspace, WorkspaceMode};
 use policies::Limits;
 
 use crate::failure::Failure;
@@ -40,6 +40,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) mask: Vec<PathBuf>,
     /// The command.
     pub(crate) command: Vec<OsString>,
+    /// What keeps it apart from the machine: the owner's word, no policy's.
+    pub(crate) isolation: Isolation,
 }
 
 /// Writes down what the launcher shall build.
@@ -107,6 +109,7 @@ pub(crate) fn spec(wanted: Wanted<'_>) -> Result<Spec, Failure> {
             open_files: limits.open_files,
         },
         stdin: wanted.stdin,
+        isolation: wanted.isolation,
         ..Spec::new(wanted.command, home)
     })
 }
@@ -168,6 +171,7 @@ pub(crate) fn foresee(
         files: Vec::new(),
         mask,
         command: vec!["true".into()],
+        isolation: Isolation::Namespaces,
     })?;
     match launcher::prepare(&spec) {
         Ok(_) => Ok(Foreseen::Built),

@@ -35,6 +35,12 @@ pub(crate) fn after_run(
     for line in network(report, project.policy.sandbox().network) {
         say(format_args!("  {line}"));
     }
+    if !report.not_isolated.is_empty() {
+        say("  it had no namespaces, so not all was kept apart from this machine:");
+        for gap in &report.not_isolated {
+            say(format_args!("    {gap}"));
+        }
+    }
     if let Some(changes) = changes {
         say(format_args!(
             "  your files are as they were; what it wrote to the workspace is in {}",

@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 
 use broker::Run;
-use launcher::{Finished, Stdin, Stream};
+use launcher::{Finished, Isolation, Stdin, Stream};
 use policies::{Limits, NetworkMode, StepName};
 
 use super::{Layer, Sink};
@@ -31,6 +31,8 @@ pub(crate) struct Context<'a> {
     pub(crate) run: &'a Arc<Run>,
     /// What ends the steps before their time.
     pub(crate) interruption: &'a Interruption,
+    /// What keeps the steps apart from the machine.
+    pub(crate) isolation: Isolation,
 }
 
 /// One step: a command and what is particular to it.
@@ -90,6 +92,7 @@ fn sandboxed(
         engine,
         run,
         interruption,
+        isolation,
     } = context;
     let rights = step.rights.as_ref();
     let policy = run.policy().for_step(rights.map(StepName::as_str));
@@ -116,16 +119,25 @@ fn sandboxed(
             .secret_files()
             .map_err(engine::broker_failure)?,
         command: step.command.clone(),
+        isolation: *isolation,
     })?;
     let cannot = |error| sandbox::cannot_build(project, error);
     let prepared = launcher::prepare(&spec).map_err(cannot)?;
     for note in prepared.notes() {
         sink.note(step, note);
     }
+    if !prepared.not_isolated().is_empty() {
+        let text = "this sandbox has no namespaces; docs/hard-places.md says what it leaves open, and the report lists it";
+        sink.note(step, text);
+    }
     let mut started = prepared.start().map_err(cannot)?;
     // Closed when the command has ended.
     let open = match started.doors.take() {
         Some(doors) => Some(engine.serve_run(doors, run, rights)?),
+        None => None,
+    };
+    let taken = match started.brokered.take() {
+        Some(brokered) => Some(engine.serve_brokered(brokered, run, rights)?),
         None => None,
     };
     engine.end_with_run(started.killer(), run);
@@ -139,7 +151,7 @@ fn sandboxed(
         sink.output(step, stream, bytes);
     });
     drop(interruptible);
-    drop(open);
+    drop((open, taken));
     interruption.explain(&mut finished);
     let cutoff = Cutoff::of(run, &finished);
     if let Some(cutoff) = cutoff {

@@ -24,6 +24,8 @@ pub(crate) fn report<'a>(
     state: State,
     steps: impl Iterator<Item = (&'a StepSpec, &'a Progress)>,
 ) -> Result<Report, Failure> {
+    let mut not_isolated = Vec::new();
+    let steps = steps.inspect(|(_, progress)| note_gaps(progress, &mut not_isolated));
     let tallies = context.engine.tallies(context.run.id())?;
     let tally = tallies.whole();
     let steps: Vec<Step> = steps
@@ -45,7 +47,24 @@ pub(crate) fn report<'a>(
         reached: tally.reached(),
         denied: tally.denied(),
         failed: tally.failed(),
+        not_isolated,
     })
+}
+
+/// Adds what a step's sandbox did not keep apart, once for all steps.
+fn note_gaps(progress: &Progress, all: &mut Vec<String>) {
+    match progress {
+        Progress::NotReached | Progress::Running => {}
+        Progress::Ended(attempted) => {
+            if let Ok(ended) = &attempted.ended {
+                for gap in ended.finished.not_isolated {
+                    if !all.iter().any(|told| told == gap) {
+                        all.push((*gap).to_owned());
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// What one step reached so far.

@@ -29,6 +29,63 @@ pub(crate) fn user_namespace() -> String {
         .into()
 }
 
+/// Advice about Landlock, by the version that is there.
+pub(crate) fn landlock(version: Result<u32, rustix::io::Errno>) -> String {
+    use rustix::io::Errno;
+    match version {
+        Ok(version) if version >= LANDLOCK => "run `valetkey doctor`".into(),
+        Ok(version) => format!(
+            "this kernel has version {version} of Landlock, and version {LANDLOCK} (Linux 6.12) is needed: older ones do \
+             not keep signals apart"
+        ),
+        Err(Errno::OPNOTSUPP) => {
+            "Landlock is turned off here: add `landlock` to the `lsm=` list of the kernel's command line".into()
+        }
+        Err(Errno::PERM | Errno::ACCESS) => {
+            "a system call filter refuses Landlock: in Docker, use version 23 or newer, or \
+             `--security-opt seccomp=unconfined`"
+                .into()
+        }
+        Err(_) => {
+            "this kernel has no Landlock (gVisor has none; elsewhere Linux 6.12 with CONFIG_SECURITY_LANDLOCK is needed): \
+             use `--isolation namespaces`, or put the whole container behind `valetkey serve`"
+                .into()
+        }
+    }
+}
+
+/// Advice about a filter whose questions the supervisor answers.
+pub(crate) fn asking(errno: i32) -> String {
+    match errno {
+        libc::EBUSY => {
+            "this process is in a sandbox of this kind already, and there can be one only: start it outside".into()
+        }
+        libc::EINVAL => {
+            "the kernel cannot pass system calls on (gVisor cannot; elsewhere Linux 5.19 is needed): use \
+             `--isolation namespaces`"
+                .into()
+        }
+        _ => "the kernel needs CONFIG_SECCOMP_FILTER, and whatever confines this process has to allow seccomp".into(),
+    }
+}
+
+/// Whether the supervisor may read what the command asks for.
+pub(crate) fn can_ask() -> Result<(), crate::Error> {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let by_root = rustix::process::geteuid().is_root();
+    if !by_root && matches!(scope.trim(), "2" | "3") || scope.trim() == "3" {
+        return Err(crate::Error::Machine {
+            part: "reading what the command asks for".into(),
+            advice: "run `sudo sysctl kernel.yama.ptrace_scope=1`".into(),
+            source: io::ErrorKind::PermissionDenied.into(),
+        });
+    }
+    Ok(())
+}
+
+/// The version of Landlock that keeps signals apart.
+pub(crate) const LANDLOCK: u32 = 6;
+
 /// Advice about a mount of the host that cannot be copied.
 pub(crate) fn tree(id_mapped: bool, error: &io::Error) -> String {
     match error.raw_os_error() {

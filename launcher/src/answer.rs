@@ -1,6 +1,8 @@
 //! What the launcher hands back: the run's listeners, how the command ended, what the machine can do.
 
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::mpsc::Receiver;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use sdk::report::{LimitHit, Outcome, Tail};
@@ -18,6 +20,30 @@ pub struct Doors {
     pub dns_udp: UdpSocket,
     /// 127.0.0.1:53 over TCP. TCP to port 53 of another address arrives at `v4`.
     pub dns_tcp: TcpListener,
+}
+
+/// The connections of a run that has no network of its own, in the place of [`Doors`]. They are the run's and nobody
+/// else's. No more come once the run has ended.
+#[derive(Debug)]
+pub struct Brokered(pub(crate) Mutex<Receiver<Taken>>);
+
+impl Iterator for Brokered {
+    type Item = Taken;
+
+    /// Waits for the next one. `None` once there can be none.
+    fn next(&mut self) -> Option<Taken> {
+        let connections = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        connections.recv().ok()
+    }
+}
+
+/// One connection of a run.
+#[derive(Debug)]
+pub struct Taken {
+    /// Our end of it; blocking.
+    pub stream: TcpStream,
+    /// Where the command wanted it to lead; `None` if it was to the run's proxy itself.
+    pub destination: Option<SocketAddr>,
 }
 
 /// Which stream of the command.
@@ -48,6 +74,8 @@ pub struct Finished {
     pub stdout: Tail,
     /// The end of standard error.
     pub stderr: Tail,
+    /// What the sandbox did not keep apart from the machine, as [`crate::Prepared::not_isolated`].
+    pub not_isolated: &'static [&'static str],
 }
 
 /// One thing the machine can or cannot do.

@@ -241,12 +241,12 @@ fn hand_over(
 }
 
 /// Waits until the supervisor says to go on. `false` means that it is gone, or wants no command any more.
-fn wait_for_word(control: BorrowedFd<'_>) -> bool {
+pub(crate) fn wait_for_word(control: BorrowedFd<'_>) -> bool {
     next_word(control) == Some(Word::Go)
 }
 
 /// The next word of the supervisor; none if it is gone.
-fn next_word(control: BorrowedFd<'_>) -> Option<Word> {
+pub(crate) fn next_word(control: BorrowedFd<'_>) -> Option<Word> {
     let mut byte = [0; 1];
     loop {
         match rustix::net::recv(control, &mut byte, RecvFlags::empty()) {

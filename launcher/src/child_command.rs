@@ -108,7 +108,7 @@ fn keep_capabilities() -> Result<(), Errno> {
 }
 
 /// Tries the places where the command may be, as `execvp` does.
-fn execute(command: &Command) -> Errno {
+pub(crate) fn execute(command: &Command) -> Errno {
     let mut answer = Errno::NOENT;
     for candidate in &command.candidates {
         match sys::execve(candidate, &command.arguments, &command.environment) {
@@ -122,7 +122,7 @@ fn execute(command: &Command) -> Errno {
 }
 
 /// Sets a limit, or keeps the inherited one where that is lower.
-fn lower(resource: rustix::process::Resource, value: u64) -> Result<(), Errno> {
+pub(crate) fn lower(resource: rustix::process::Resource, value: u64) -> Result<(), Errno> {
     let inherited = rustix::process::getrlimit(resource);
     let value = inherited
         .maximum
@@ -137,7 +137,7 @@ fn lower(resource: rustix::process::Resource, value: u64) -> Result<(), Errno> {
 }
 
 /// Keeps the first `count` of the processors that may be used.
-fn pin(count: usize) -> Result<(), Errno> {
+pub(crate) fn pin(count: usize) -> Result<(), Errno> {
     use rustix::thread::CpuSet;
     let available = rustix::thread::sched_getaffinity(None)?;
     let mut chosen = CpuSet::new();

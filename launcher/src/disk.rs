@@ -1,12 +1,12 @@
 //! How much a command has written: to the workspace's layer, and to `/tmp` with its home.
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::fs::fstatfs;
 
+use crate::start::Started;
 use crate::usage;
 
 /// What was seen of it so far.
@@ -22,6 +22,8 @@ pub(crate) struct Disk {
 #[derive(Debug)]
 struct Upper {
     folder: PathBuf,
+    /// What it held before.
+    before: u64,
     opened: Option<File>,
     counted: u64,
     free: u64,
@@ -30,51 +32,47 @@ struct Upper {
 }
 
 impl Disk {
-    pub(crate) fn new(most: u64, scratch: &OwnedFd, upper: Option<&Path>) -> Self {
+    pub(crate) fn new(most: u64, started: &Started) -> Self {
         let now = Instant::now();
-        let upper = upper.map(|folder| {
+        let upper = started.upper.as_ref().map(|folder| {
             let opened = File::open(folder).ok();
             Upper {
                 folder: folder.to_owned(),
+                before: started.already,
                 free: opened.as_ref().map_or(0, free),
                 opened,
-                // Every entry of a layer of an earlier attempt counts.
                 counted: 0,
                 count_due: now,
                 count_again: now,
             }
         });
-        let mut disk = Self {
+        Self {
             most,
             upper,
             met: None,
-        };
-        disk.note(usage::full(scratch));
-        disk
+        }
     }
 
     /// Looks, and says how much is used, or may be.
-    pub(crate) fn look(&mut self, scratch: &OwnedFd, now: Instant) -> u64 {
-        self.note(usage::full(scratch));
-        let in_memory = usage::taken(scratch);
-        let most = self.most;
-        let used = in_memory
-            + self
-                .upper
-                .as_mut()
-                .map_or(0, |upper| upper.look(most.saturating_sub(in_memory), now));
-        if used > most {
+    pub(crate) fn look(&mut self, started: &Started, now: Instant) -> u64 {
+        let scratch = started.scratch.as_ref();
+        self.note(scratch.and_then(usage::full));
+        let in_memory = scratch.map_or(0, usage::taken);
+        let room = self.most.saturating_sub(in_memory);
+        let upper = self.upper.as_mut();
+        let used = in_memory + upper.map_or(0, |upper| upper.look(room, now));
+        if used > self.most {
             self.note(Some(used));
         }
         used
     }
 
     /// What was used when the limit was met, as far as that was seen. Looks a last time.
-    pub(crate) fn met(&mut self, scratch: &OwnedFd) -> Option<u64> {
-        self.note(usage::full(scratch));
+    pub(crate) fn met(&mut self, started: &Started) -> Option<u64> {
+        let scratch = started.scratch.as_ref();
+        self.note(scratch.and_then(usage::full));
         let upper = self.upper.as_ref();
-        let used = usage::taken(scratch)
-            + upper.map_or(0, |upper| usage::disk(&upper.folder, MOST_ENTRIES));
+        let used = scratch.map_or(0, usage::taken) + upper.map_or(0, Upper::count);
         if used > self.most {
             self.note(Some(used));
         }
@@ -87,6 +85,11 @@ impl Disk {
 }
 
 impl Upper {
+    /// Adds up what was written to it.
+    fn count(&self) -> u64 {
+        usage::disk(&self.folder, MOST_ENTRIES).saturating_sub(self.before)
+    }
+
     /// What it holds; never less than it does, unless others freed room meanwhile.
     fn look(&mut self, room: u64, now: Instant) -> u64 {
         let free_now = self.opened.as_ref().map_or(0, free);
@@ -99,7 +102,7 @@ impl Upper {
         };
         if must_count {
             self.free = free_now;
-            self.counted = usage::disk(&self.folder, MOST_ENTRIES);
+            self.counted = self.count();
             // A large layer takes long to add up: no more than a tenth of the time.
             self.count_due = now + now.elapsed() * 10;
             let pause = if is_told { SOMETIMES } else { OFTEN };

@@ -59,6 +59,17 @@ const FOLDERS: &[&str] = &[
 /// Folders of language versions, by how their names begin.
 const VERSIONED: &[&str] = &["java-", "python3", "php", "ruby"];
 
+/// The same of the host, where nothing can be made up: files that every user of the machine may read.
+pub(crate) fn readable() -> Vec<PathBuf> {
+    const AS_THEY_ARE: &[&str] = &["group", "hosts", "nsswitch.conf", "passwd", "resolv.conf"];
+    let etc = Path::new("/etc");
+    let named = FILES.iter().chain(FOLDERS).chain(AS_THEY_ARE);
+    named
+        .map(|name| etc.join(name))
+        .chain(versioned())
+        .collect()
+}
+
 /// Builds `/etc`.
 pub(crate) fn build(layout: &mut Layout, home: &Path) -> Result<(), Error> {
     let etc = Path::new("/etc");
@@ -69,21 +80,25 @@ pub(crate) fn build(layout: &mut Layout, home: &Path) -> Result<(), Error> {
     for name in FOLDERS {
         folder(layout, &etc.join(name))?;
     }
-    let mut versioned: Vec<PathBuf> = std::fs::read_dir(etc)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|entry| is_versioned(&entry.file_name()))
-        .map(|entry| entry.path())
-        .collect();
-    versioned.sort();
-    for path in versioned {
+    for path in versioned() {
         folder(layout, &path)?;
     }
     for (name, text) in made_up(home) {
         layout.file(&etc.join(name), text.into_bytes())?;
     }
     Ok(())
+}
+
+fn versioned() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir("/etc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| is_versioned(&entry.file_name()))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found
 }
 
 /// Puts the bundle at its own place and over the host's, where the view shows those.

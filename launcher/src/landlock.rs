@@ -91,7 +91,7 @@ pub(crate) fn check() -> Check {
 
 /// The version to use. The first one forbids renaming between folders, which programs cannot live with.
 fn usable() -> Option<ABI> {
-    match crate::sys::landlock_version() {
+    match crate::sys::landlock_version().unwrap_or(0) {
         0 | 1 => None,
         2 => Some(ABI::V2),
         3 => Some(ABI::V3),

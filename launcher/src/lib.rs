@@ -41,6 +41,10 @@ mod doctor;
 #[cfg(target_os = "linux")]
 mod etc;
 #[cfg(target_os = "linux")]
+mod failure;
+#[cfg(target_os = "linux")]
+mod fallback;
+#[cfg(target_os = "linux")]
 mod gitconfig;
 #[cfg(target_os = "linux")]
 mod glob;
@@ -92,12 +96,12 @@ mod workspace;
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
 
-pub use answer::{Check, Doors, Finished, Stream};
+pub use answer::{Brokered, Check, Doors, Finished, Stream, Taken};
 pub use error::Error;
 pub use signal::{GRACE, Signal};
 pub use spec::{
-    CaBundle, Limits, MAX_LAYERS_BELOW, MadeUp, NetworkMode, Spec, Stdin, View, WindowSize,
-    Workspace, WorkspaceMode,
+    CaBundle, Isolation, Limits, MAX_LAYERS_BELOW, MadeUp, NetworkMode, Spec, Stdin, View,
+    WindowSize, Workspace, WorkspaceMode,
 };
 
 #[cfg(feature = "weaken")]

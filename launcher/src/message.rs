@@ -102,9 +102,11 @@ pub(crate) enum Other {
     Landlock = 16,
     /// The command's terminal.
     Terminal = 17,
+    /// The filter whose questions the supervisor answers, where there are no namespaces.
+    Asking = 18,
 }
 
-const OTHERS: [Other; 18] = [
+const OTHERS: [Other; 19] = [
     Other::Descriptors,
     Other::User,
     Other::Private,
@@ -123,6 +125,7 @@ const OTHERS: [Other; 18] = [
     Other::Handover,
     Other::Landlock,
     Other::Terminal,
+    Other::Asking,
 ];
 
 /// A message's length.

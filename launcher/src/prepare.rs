@@ -14,7 +14,7 @@ use crate::layout::{Access, Layout, Ownership, c_string};
 use crate::netlink::{everything_is_local, loopback_up};
 use crate::owner::Owner;
 use crate::plan::{Command, Network, Plan};
-use crate::spec::{Limits, NetworkMode, Spec, View, WorkspaceMode};
+use crate::spec::{Isolation, Limits, NetworkMode, Spec, View, WorkspaceMode};
 use crate::sys::CStrings;
 use crate::weaken::{Layer, Weaken};
 use crate::{etc, nft, seccomp, system, toolchains, workspace};
@@ -28,11 +28,14 @@ pub struct Prepared {
     pub(crate) cgroup: Option<Cgroup>,
     pub(crate) stdin: crate::Stdin,
     pub(crate) upper: Option<PathBuf>,
+    pub(crate) already: u64,
     pub(crate) work: Option<PathBuf>,
-    notes: Vec<String>,
-    workdir: PathBuf,
-    home: PathBuf,
-    hidden: Vec<PathBuf>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) workdir: PathBuf,
+    pub(crate) home: PathBuf,
+    pub(crate) hidden: Vec<PathBuf>,
+    pub(crate) not_isolated: &'static [&'static str],
+    pub(crate) fallback: Option<Box<crate::fallback::Fallback>>,
 }
 
 impl Prepared {
@@ -51,6 +54,11 @@ impl Prepared {
         &self.home
     }
 
+    /// What this sandbox does not keep apart from the machine, a sentence each; nothing where it has namespaces.
+    pub fn not_isolated(&self) -> &'static [&'static str] {
+        self.not_isolated
+    }
+
     /// Files and folders of the workspace that are hidden, relative to it.
     pub fn hidden(&self) -> &[PathBuf] {
         &self.hidden
@@ -62,6 +70,24 @@ impl Prepared {
 /// Fails where something it names is missing, leads through a symbolic link or may not be shown, and where the
 /// machine cannot do what is asked for.
 pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
+    match spec.isolation {
+        Isolation::Namespaces => namespaces(spec),
+        Isolation::Landlock => crate::fallback::prepare(spec),
+        Isolation::Either => match crate::doctor::namespaces_work(spec.network) {
+            Ok(()) => namespaces(spec),
+            Err(error) => {
+                let mut prepared = crate::fallback::prepare(spec)?;
+                prepared.notes.insert(
+                    0,
+                    format!("namespaces are refused here, so Landlock is used: {error}"),
+                );
+                Ok(prepared)
+            }
+        },
+    }
+}
+
+fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
     let view = &spec.view;
     let owner = Owner::new();
     let started_by_root = owner.is_started_by_root();
@@ -141,11 +167,14 @@ pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
         cgroup,
         stdin: spec.stdin,
         upper,
+        already: 0,
         work,
         notes: layout.notes,
         workdir,
         home,
         hidden,
+        not_isolated: &[],
+        fallback: None,
     })
 }
 
@@ -196,7 +225,7 @@ fn show_toolchains(
     std::env::join_paths(&found.path).map_err(|error| Error::Request(format!("`PATH`: {error}")))
 }
 
-fn command(
+pub(crate) fn command(
     spec: &Spec,
     home: &Path,
     workdir: &Path,
@@ -322,7 +351,7 @@ fn rlimits(limits: &Limits, cgroup: Option<&Cgroup>, weaken: Weaken) -> Vec<(Res
     set
 }
 
-fn limit_notes(limits: &Limits, cgroup: Option<&Cgroup>) -> Vec<String> {
+pub(crate) fn limit_notes(limits: &Limits, cgroup: Option<&Cgroup>) -> Vec<String> {
     let mut notes = Vec::new();
     if limits.memory.is_some() && !cgroup.is_some_and(Cgroup::bounds_memory) {
         notes.push(

@@ -35,6 +35,8 @@ pub struct Spec {
     /// The size of a terminal of the sandbox's own that stands in the place of all three standard streams; `None` for
     /// none. What the command writes to it arrives as [`crate::Stream::Stdout`].
     pub terminal: Option<WindowSize>,
+    /// What keeps it apart from the machine. Never anything weaker than the owner asked for.
+    pub isolation: Isolation,
 }
 
 impl Spec {
@@ -61,8 +63,21 @@ impl Spec {
             stdin: Stdin::Null,
             weaken: Weaken::default(),
             terminal: None,
+            isolation: Isolation::Namespaces,
         }
     }
+}
+
+/// What keeps the command apart from the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// Namespaces, or the sandbox is not built.
+    Namespaces,
+    /// Landlock and a system call filter, for machines that refuse namespaces. What that does not keep apart is in
+    /// [`crate::Prepared::not_isolated`].
+    Landlock,
+    /// Namespaces where a sandbox of them can be built here, which is tried; else Landlock.
+    Either,
 }
 
 /// What the command sees of the file system, beside the system directories.

@@ -13,11 +13,12 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 
-use crate::answer::Doors;
+use crate::answer::{Brokered, Doors};
 use crate::cgroup::Cgroup;
 use crate::child::{self, Wires};
 use crate::error::Error;
-use crate::message::{LENGTH, Other, Report, Step, Word};
+use crate::failure::failure;
+use crate::message::{LENGTH, Report, Word};
 use crate::plan::{Plan, Source};
 use crate::prepare::Prepared;
 use crate::signal::Signal as Asked;
@@ -35,15 +36,23 @@ pub struct Started {
     pub input: Option<OwnedFd>,
     /// The sandbox's terminal, if it has one.
     pub terminal: Option<Terminal>,
+    /// The run's connections, where it has no network of its own. Take them before `release`.
+    pub brokered: Option<Brokered>,
     pub(crate) released: Option<Instant>,
     pub(crate) plan: Plan,
     pub(crate) limits: Limits,
     pub(crate) upper: Option<PathBuf>,
+    pub(crate) not_isolated: &'static [&'static str],
+    /// Bytes in `upper` that the command did not write.
+    pub(crate) already: u64,
     pub(crate) work: Option<PathBuf>,
     pub(crate) running: Running,
     pub(crate) control: Arc<OwnedFd>,
     pub(crate) output: [OwnedFd; 2],
-    pub(crate) scratch: OwnedFd,
+    /// The memory file system of `/tmp` and the home.
+    pub(crate) scratch: Option<OwnedFd>,
+    /// What there is where there are no namespaces.
+    pub(crate) fallback: Option<Box<crate::fallback::Standing>>,
     // After `running`: a group can be removed once its processes are gone.
     pub(crate) cgroup: Option<Cgroup>,
 }
@@ -54,14 +63,39 @@ pub(crate) struct Running {
     pub(crate) pid: u32,
     pub(crate) pidfd: Arc<OwnedFd>,
     pub(crate) reaped: bool,
+    /// Where there is no process namespace, what tells the first process to end all others.
+    bell: Option<Arc<OwnedFd>>,
     // Taking a mount namespace apart takes longer than all else at the end; while this is held it happens later.
     _mounts: Option<std::fs::File>,
 }
 
 impl Running {
+    /// One that ends all others when told to, because the kernel would not.
+    pub(crate) fn guarded(pid: rustix::process::Pid, pidfd: OwnedFd, bell: Arc<OwnedFd>) -> Self {
+        Self {
+            pid: pid.as_raw_nonzero().get().unsigned_abs(),
+            pidfd: Arc::new(pidfd),
+            reaped: false,
+            bell: Some(bell),
+            _mounts: None,
+        }
+    }
+
+    fn killer(&self, control: &Arc<OwnedFd>) -> Killer {
+        Killer {
+            pidfd: Arc::clone(&self.pidfd),
+            control: Arc::clone(control),
+            bell: self.bell.clone(),
+        }
+    }
+
+    fn kill(&self) {
+        kill(&self.pidfd, self.bell.as_deref());
+    }
+
     /// Ends it and waits until the last process of the sandbox is gone.
     pub(crate) fn end(&mut self) {
-        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+        self.kill();
         self.reap();
     }
 
@@ -92,12 +126,13 @@ impl Drop for Running {
 pub struct Killer {
     pidfd: Arc<OwnedFd>,
     control: Arc<OwnedFd>,
+    bell: Option<Arc<OwnedFd>>,
 }
 
 impl Killer {
     /// Ends everything in the sandbox. Does nothing if it has ended.
     pub fn kill(&self) {
-        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+        kill(&self.pidfd, self.bell.as_deref());
     }
 
     /// Passes a signal to the command, which may take it as it likes: to the processes in the foreground of its terminal,
@@ -127,9 +162,19 @@ impl Killer {
     }
 }
 
+fn kill(first: &OwnedFd, bell: Option<&OwnedFd>) {
+    let _ = match bell {
+        Some(bell) => rustix::io::write(bell, &1_u64.to_ne_bytes()).map(|_| ()),
+        None => rustix::process::pidfd_send_signal(first, Signal::KILL),
+    };
+}
+
 impl Prepared {
     /// Builds the sandbox. It stands when this returns; nothing of the command has run.
-    pub fn start(self) -> Result<Started, Error> {
+    pub fn start(mut self) -> Result<Started, Error> {
+        if let Some(fallback) = self.fallback.take() {
+            return crate::fallback::start(self, *fallback);
+        }
         let (ours, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -169,6 +214,7 @@ impl Prepared {
             pid: pid.unsigned_abs(),
             pidfd: Arc::new(pidfd),
             reaped: false,
+            bell: None,
             _mounts: std::fs::File::open(format!("/proc/{pid}/ns/mnt")).ok(),
         };
         drop((theirs, stdio));
@@ -204,15 +250,19 @@ impl Prepared {
             doors,
             input,
             terminal,
+            brokered: None,
             released: None,
             plan: self.plan,
             limits: self.limits,
             upper: self.upper,
+            already: self.already,
+            not_isolated: self.not_isolated,
             work: self.work,
             running,
             control: Arc::new(ours),
             output: [out, err],
-            scratch,
+            scratch: Some(scratch),
+            fallback: None,
             cgroup: self.cgroup,
         })
     }
@@ -237,82 +287,17 @@ impl Started {
     /// Lets the command start. Its time on the clock counts from here; call it once.
     pub fn release(&mut self) -> Result<(), Error> {
         self.released = Some(Instant::now());
-        speak(&self.control)
+        speak(&self.control)?;
+        match &mut self.fallback {
+            Some(fallback) => fallback.answer(&self.control, &self.plan),
+            None => Ok(()),
+        }
     }
 
     /// A way to end the sandbox from another thread.
     pub fn killer(&self) -> Killer {
-        Killer {
-            pidfd: Arc::clone(&self.running.pidfd),
-            control: Arc::clone(&self.control),
-        }
+        self.running.killer(&self.control)
     }
-}
-
-/// The error that a failed step of the set-up is.
-pub(crate) fn failure(plan: &Plan, step: Step, errno: i32) -> Error {
-    let source = std::io::Error::from_raw_os_error(errno);
-    let host_path = |index: u32| match plan.sources.get(index as usize) {
-        Some(Source::Path { path, .. }) => PathBuf::from(path.to_string_lossy().into_owned()),
-        Some(Source::Tree(_)) | None => PathBuf::from("?"),
-    };
-    let (part, advice) = match step {
-        Step::Exchanged(index) => {
-            return Error::View {
-                what: "path",
-                path: host_path(index),
-                why: "it was exchanged for something else while the sandbox was built".into(),
-            };
-        }
-        Step::Source(index) => (
-            format!("copying the mount of `{}`", host_path(index).display()),
-            crate::advice::tree(false, &source),
-        ),
-        Step::Op(index) => match plan.ops.get(index as usize) {
-            Some(op) => (op.describe(), crate::advice::op(op, errno)),
-            None => return Error::Fault("an unknown step failed".into()),
-        },
-        Step::Other(other) => other_failure(other, errno),
-    };
-    Error::Machine {
-        part,
-        advice,
-        source,
-    }
-}
-
-fn other_failure(other: Other, errno: i32) -> (String, String) {
-    let doctor = || String::from("run `valetkey doctor`");
-    let (part, advice) = match other {
-        Other::Descriptors => ("passing descriptors", doctor()),
-        Other::User => ("taking the sandbox's user", crate::advice::user_namespace()),
-        Other::Private => ("making mounts private", crate::advice::user_namespace()),
-        Other::Root => ("mounting a new root", crate::advice::user_namespace()),
-        Other::Pivot => (
-            "changing to the new root",
-            "the host's root is an initial memory disk, which cannot be left; boot from another root".into(),
-        ),
-        Other::Loopback => ("bringing loopback up", crate::advice::network(errno)),
-        Other::Routes => ("making every address local", crate::advice::network(errno)),
-        Other::Capture => ("capturing connections", crate::advice::network(errno)),
-        Other::Listeners => ("making the run's listeners", crate::advice::network(errno)),
-        Other::Name => ("setting the host's name", doctor()),
-        Other::Init => ("making the sandbox's processes", doctor()),
-        Other::Workdir => (
-            "changing to the working directory",
-            "it is not in the sandbox's view: start in the workspace or in /tmp".into(),
-        ),
-        Other::Rlimits => ("setting limits", doctor()),
-        Other::Privileges => ("giving up privileges", doctor()),
-        Other::Landlock => ("restricting by Landlock", doctor()),
-        Other::Filter => (
-            "installing the system call filter",
-            "the kernel needs CONFIG_SECCOMP_FILTER".into(),
-        ),
-        Other::Handover => ("handing descriptors over", doctor()),
-        Other::Terminal => ("making the command's terminal", doctor()),
-    };
-    (part.into(), advice)
 }
 
 /// One message, with the descriptors that came along. `None` if the other side is gone.
@@ -379,7 +364,7 @@ fn speak(control: &OwnedFd) -> Result<(), Error> {
 }
 
 /// The command's end, and ours if what it reads comes from us.
-fn standard_input(asked: Stdin) -> Result<(OwnedFd, Option<OwnedFd>), Error> {
+pub(crate) fn standard_input(asked: Stdin) -> Result<(OwnedFd, Option<OwnedFd>), Error> {
     let ours = std::io::stdin();
     let inherit = match asked {
         Stdin::Piped => {
@@ -420,6 +405,11 @@ fn to_close(plan: &Plan, control: &OwnedFd, stdio: &[OwnedFd; 3]) -> Vec<(u32, u
         Source::Tree(tree) => Some(tree.as_raw_fd()),
         Source::Path { .. } => None,
     }));
+    between(kept)
+}
+
+/// The ranges of descriptors between those that are kept.
+pub(crate) fn between(mut kept: Vec<RawFd>) -> Vec<(u32, u32)> {
     kept.sort_unstable();
     let mut ranges = Vec::new();
     let mut next = 0;
@@ -434,7 +424,7 @@ fn to_close(plan: &Plan, control: &OwnedFd, stdio: &[OwnedFd; 3]) -> Vec<(u32, u
     ranges
 }
 
-fn descriptors(errno: Errno) -> Error {
+pub(crate) fn descriptors(errno: Errno) -> Error {
     Error::Machine {
         part: "making descriptors".into(),
         advice: "raise the limit of open files (`ulimit -n`)".into(),

@@ -132,6 +132,22 @@ pub(crate) struct Instruction {
 
 /// Installs a system call filter for this thread. `no_new_privs` must be set.
 pub(crate) fn install_filter(program: &[Instruction]) -> Result<(), Errno> {
+    set_filter(program, 0).map(|_| ())
+}
+
+/// Installs a system call filter for this thread and returns where its questions are heard. `no_new_privs` must be set.
+///
+/// A question waits although signals come, for as long as they do not kill (Go's scheduler sends many).
+pub(crate) fn install_asking_filter(program: &[Instruction]) -> Result<OwnedFd, Errno> {
+    const WAIT_KILLABLE_RECV: c_long = 1 << 5;
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER as c_long | WAIT_KILLABLE_RECV;
+    let descriptor = set_filter(program, flags)?;
+    let descriptor = RawFd::try_from(descriptor).map_err(|_| Errno::INVAL)?;
+    // SAFETY: with NEW_LISTENER a successful call returns a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn set_filter(program: &[Instruction], flags: c_long) -> Result<c_long, Errno> {
     #[repr(C)]
     struct Program {
         length: u16,
@@ -147,15 +163,113 @@ pub(crate) fn install_filter(program: &[Instruction]) -> Result<(), Errno> {
         libc::syscall(
             libc::SYS_seccomp,
             libc::SECCOMP_SET_MODE_FILTER,
-            0,
+            flags,
             &raw const program,
         )
     };
-    done(result)
+    done(result).map(|()| result)
 }
 
-/// The version of Landlock that the kernel has; 0 for none.
-pub(crate) fn landlock_version() -> u32 {
+/// A system call that waits for an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    /// Names it to the kernel.
+    pub(crate) id: u64,
+    /// The thread that asks.
+    pub(crate) thread: u32,
+    /// Which call.
+    pub(crate) number: i64,
+    /// Its arguments.
+    pub(crate) arguments: [u64; 6],
+}
+
+/// The next question of a filter. `ENOENT` means that whoever asked is gone.
+pub(crate) fn next_question(filter: BorrowedFd<'_>) -> Result<Question, Errno> {
+    // SAFETY: plain data, for which all zeroes is a value; the kernel asks for zeroes.
+    let mut asked: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: `asked` is a live `struct seccomp_notif`, which the request fills; `filter` is borrowed and so open.
+    let result = unsafe {
+        libc::ioctl(
+            filter.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_RECV as _,
+            &raw mut asked,
+        )
+    };
+    done(result.into())?;
+    Ok(Question {
+        id: asked.id,
+        thread: asked.pid,
+        number: asked.data.nr.into(),
+        arguments: asked.data.args,
+    })
+}
+
+/// Whether the one who asked still waits, so that its number still means it.
+pub(crate) fn still_asks(filter: BorrowedFd<'_>, id: u64) -> bool {
+    // SAFETY: `id` is a live `u64`, which the request reads; `filter` is borrowed and so open.
+    let result = unsafe {
+        libc::ioctl(
+            filter.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_ID_VALID as _,
+            &raw const id,
+        )
+    };
+    result == 0
+}
+
+/// Answers a question: the call returns 0, or fails with this number. It is never made.
+pub(crate) fn answer_question(filter: BorrowedFd<'_>, id: u64, errno: i32) -> Result<(), Errno> {
+    let response = libc::seccomp_notif_resp {
+        id,
+        val: 0,
+        error: -errno,
+        flags: 0,
+    };
+    // SAFETY: `response` is a live `struct seccomp_notif_resp`, which the request reads; `filter` is borrowed and so
+    // open.
+    let result = unsafe {
+        libc::ioctl(
+            filter.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_SEND as _,
+            &raw const response,
+        )
+    };
+    done(result.into())
+}
+
+/// Puts a copy of `given` in the place of descriptor `number` of the one who asked.
+pub(crate) fn replace_descriptor(
+    filter: BorrowedFd<'_>,
+    id: u64,
+    given: BorrowedFd<'_>,
+    number: u32,
+    closes_on_exec: bool,
+) -> Result<(), Errno> {
+    let addition = libc::seccomp_notif_addfd {
+        id,
+        flags: libc::SECCOMP_ADDFD_FLAG_SETFD as u32,
+        srcfd: given.as_raw_fd().unsigned_abs(),
+        newfd: number,
+        newfd_flags: if closes_on_exec {
+            libc::O_CLOEXEC.unsigned_abs()
+        } else {
+            0
+        },
+    };
+    // SAFETY: `addition` is a live `struct seccomp_notif_addfd`, which the request reads; both descriptors are
+    // borrowed and so open.
+    let result = unsafe {
+        libc::ioctl(
+            filter.as_raw_fd(),
+            libc::SECCOMP_IOCTL_NOTIF_ADDFD as _,
+            &raw const addition,
+        )
+    };
+    done(result.into())
+}
+
+/// The version of Landlock that the kernel has.
+pub(crate) fn landlock_version() -> Result<u32, Errno> {
     const VERSION: c_int = 1;
     // SAFETY: with this flag the kernel takes no attributes and a size of 0, and answers with a number.
     let answer = unsafe {
@@ -166,7 +280,8 @@ pub(crate) fn landlock_version() -> u32 {
             VERSION,
         )
     };
-    u32::try_from(answer).unwrap_or(0)
+    done(answer)?;
+    u32::try_from(answer).map_err(|_| Errno::INVAL)
 }
 
 /// Lets `access` be done at and below what `place` names, as far as a Landlock set of rules has a say.

@@ -47,6 +47,25 @@ pub(crate) fn final_cpu(pid: u32) -> Option<Duration> {
     Stat::read(pid).map(|stat| stat.cpu)
 }
 
+/// Processes and threads of this user on the whole machine.
+pub(crate) fn tasks_of_user() -> u64 {
+    let user = rustix::process::getuid().as_raw();
+    let mut tasks = 0;
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let owner = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        let owner = owner.and_then(|ids| ids.split_whitespace().next()?.parse::<u32>().ok());
+        if owner == Some(user) {
+            tasks += Stat::read(pid).map_or(0, |stat| stat.threads);
+        }
+    }
+    tasks
+}
+
 /// When a process started, in ticks since boot: with its number it names the process for good.
 pub(crate) fn started(pid: u32) -> Option<u64> {
     Stat::read(pid).map(|stat| stat.started)
@@ -77,10 +96,14 @@ pub(crate) fn disk(folder: &Path, most: usize) -> u64 {
 }
 
 /// Whether a file below is exactly this long: where a longer one is refused, writing stops there.
-pub(crate) fn has_file_of(bytes: u64, scratch: &OwnedFd, upper: Option<&Path>) -> bool {
-    let scratch = PathBuf::from(format!("/proc/self/fd/{}", scratch.as_raw_fd()));
-    let mut left: Vec<PathBuf> = upper.map(Path::to_owned).into_iter().collect();
-    left.push(scratch);
+pub(crate) fn has_file_of(bytes: u64, scratch: Option<&OwnedFd>, upper: Option<&Path>) -> bool {
+    let scratch =
+        scratch.map(|scratch| PathBuf::from(format!("/proc/self/fd/{}", scratch.as_raw_fd())));
+    let mut left: Vec<PathBuf> = upper
+        .map(Path::to_owned)
+        .into_iter()
+        .chain(scratch)
+        .collect();
     let mut seen = 0;
     while let Some(folder) = left.pop() {
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {

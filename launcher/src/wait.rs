@@ -8,8 +8,9 @@ use rustix::io::Errno;
 use sdk::report::{Failure, Limit, LimitHit, Outcome};
 
 use crate::answer::{Finished, Stream};
+use crate::failure::failure;
 use crate::message::Report;
-use crate::start::{Started, failure, has_word, receive};
+use crate::start::{Started, has_word, receive};
 use crate::tail::Recent;
 use crate::watch::{Watch, hit};
 
@@ -41,6 +42,10 @@ impl Started {
         // It has ended but was not reaped: its times can still be read.
         let cpu = watch.final_cpu(&self);
         self.running.reap();
+        let kept = self
+            .fallback
+            .take()
+            .map_or(Ok(()), |fallback| fallback.finish());
         if let Some(work) = &self.work {
             // Its folders have no permissions, so that nobody else could easily remove them. The next start tries again.
             let _ = crate::workspace::clear_work(work);
@@ -69,6 +74,12 @@ impl Started {
                 "no thread could be started to keep the limits: {error}"
             ))),
         };
+        let outcome = match kept {
+            Ok(()) => outcome,
+            Err(error) => Outcome::Failed(Failure::SetupFailed(format!(
+                "the command ended, and its changes could not be written down: {error}"
+            ))),
+        };
         let [stdout, stderr] = output.tails.map(Recent::into_tail);
         Finished {
             outcome,
@@ -79,6 +90,7 @@ impl Started {
             landlock: (self.plan.landlock.as_ref()).map_or(0, |rules| rules.version),
             stdout,
             stderr,
+            not_isolated: self.not_isolated,
         }
     }
 

@@ -37,9 +37,7 @@ impl Watch {
         let limits = &started.limits;
         let available = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
         let allowed = limits.cpus.map_or(available, |cpus| cpus.ceil() as u64);
-        let disk = limits
-            .disk
-            .map(|most| Disk::new(most, &started.scratch, started.upper.as_deref()));
+        let disk = limits.disk.map(|most| Disk::new(most, started));
         Self {
             began,
             alarms: Alarms::of(started.cgroup.as_ref()),
@@ -171,7 +169,8 @@ impl Watch {
         let cpu_by_group = cgroup.and_then(|group| group.cpu_time());
         let cpu_by_tree = limits.cpu_time.filter(|_| cpu_by_group.is_none());
         let usage = if memory.is_some() || counted.is_some() || cpu_by_tree.is_some() {
-            let files = memory.map_or(0, |_| usage::taken(&started.scratch));
+            let scratch = started.scratch.as_ref().filter(|_| memory.is_some());
+            let files = scratch.map_or(0, usage::taken);
             usage::of_tree(started.running.pid, memory.unwrap_or(u64::MAX), files)
         } else {
             Usage::default()
@@ -192,6 +191,13 @@ impl Watch {
         // Where there are many processes, a look takes long: no more than a tenth of the time.
         self.tree_due = Some(now + wait.max(now.elapsed() * 10));
 
+        // Root is not bounded by the kernel without a group, and others by all they run on the machine.
+        if let Some(count) = counted
+            && started.fallback.is_some()
+            && usage.tasks > count + 1
+        {
+            return Some(hit(Limit::Processes, count, usage.tasks - 1));
+        }
         if let Some(bytes) = memory
             && usage.memory > bytes
         {
@@ -208,7 +214,7 @@ impl Watch {
         }
         let most = started.limits.disk?;
         let disk = self.disk.as_mut()?;
-        let used = disk.look(&started.scratch, now);
+        let used = disk.look(started, now);
         let wait = pace::disk(most.saturating_sub(used), self.processors);
         self.disk_due = Some(now + wait.max(now.elapsed() * 10));
         (used > most).then(|| hit(Limit::Disk, most, used))
@@ -269,13 +275,13 @@ impl Watch {
             }
         }
         if let (Some(bytes), Some(disk)) = (limits.disk, &mut self.disk)
-            && let Some(used) = disk.met(&started.scratch)
+            && let Some(used) = disk.met(started)
         {
             found.push(hit(Limit::Disk, bytes, used));
         }
         if let Some(bytes) = limits.file_size
             && failed
-            && usage::has_file_of(bytes, &started.scratch, started.upper.as_deref())
+            && usage::has_file_of(bytes, started.scratch.as_ref(), started.upper.as_deref())
         {
             found.push(hit(Limit::FileSize, bytes, bytes));
         }

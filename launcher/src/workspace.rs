@@ -1,6 +1,7 @@
 //! How the workspace is shown, and what in it is hidden.
 
 use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -20,17 +21,7 @@ pub(crate) fn show(
     home: &Path,
 ) -> Result<Vec<PathBuf>, Error> {
     let host = &workspace.host;
-    let (place, stat) = open(WHAT, host)?;
-    if !is_dir(&stat) {
-        return Err(refused(WHAT, host, "it is not a folder"));
-    }
-    refuse_system_folders(host)?;
-    if home.starts_with(host) {
-        let why =
-            "your home lies in it, which no run may see; work in a folder of the project's own";
-        return Err(refused(WHAT, host, why));
-    }
-    let globs = parse_globs(&workspace.hide)?;
+    let (place, globs) = open_folder(workspace, home)?;
     match &workspace.mode {
         WorkspaceMode::Overlay { upper, work, below } => {
             overlay(layout, host, &Layers::of(upper, work, below)?)?;
@@ -65,9 +56,45 @@ pub(crate) fn show(
     Ok(found.hidden.into_iter().map(|(path, _)| path).collect())
 }
 
+/// Opens the workspace, if it may be one, and reads the patterns of what it hides.
+pub(crate) fn open_folder(
+    workspace: &Workspace,
+    home: &Path,
+) -> Result<(OwnedFd, Vec<Glob>), Error> {
+    let host = &workspace.host;
+    let (place, stat) = open(WHAT, host)?;
+    if !is_dir(&stat) {
+        return Err(refused(WHAT, host, "it is not a folder"));
+    }
+    refuse_system_folders(host)?;
+    if home.starts_with(host) {
+        let why =
+            "your home lies in it, which no run may see; work in a folder of the project's own";
+        return Err(refused(WHAT, host, why));
+    }
+    Ok((place, parse_globs(&workspace.hide)?))
+}
+
 /// Shows a host path that the policy's `read` names, and covers credentials in it.
 pub(crate) fn show_to_read(layout: &mut Layout, host: &Path) -> Result<(), Error> {
-    const READ: &str = "path to read";
+    refuse_to_read(host)?;
+    layout.show(READ, host, Access::ReadOnly, Ownership::ReaderIfPossible)?;
+    let (place, stat) = open(READ, host)?;
+    if !is_dir(&stat) {
+        return Ok(());
+    }
+    let found = Search::run(host, &place, &[])?;
+    for (path, is_dir) in &found.hidden {
+        layout.cover(&host.join(path), *is_dir)?;
+    }
+    for (path, bytes) in found.git_configs {
+        layout.file(&host.join(path), bytes)?;
+    }
+    Ok(())
+}
+
+/// Refuses paths that no sandbox may read, whatever the policy says.
+pub(crate) fn refuse_to_read(host: &Path) -> Result<(), Error> {
     let is_whole = ["/", "/etc", "/run", "/var", "/var/run"]
         .iter()
         .any(|whole| host == Path::new(whole));
@@ -84,18 +111,6 @@ pub(crate) fn show_to_read(layout: &mut Layout, host: &Path) -> Result<(), Error
         .any(|system| host.starts_with(system))
     {
         return Err(refused(READ, host, "no sandbox may see the host's"));
-    }
-    layout.show(READ, host, Access::ReadOnly, Ownership::ReaderIfPossible)?;
-    let (place, stat) = open(READ, host)?;
-    if !is_dir(&stat) {
-        return Ok(());
-    }
-    let found = Search::run(host, &place, &[])?;
-    for (path, is_dir) in &found.hidden {
-        layout.cover(&host.join(path), *is_dir)?;
-    }
-    for (path, bytes) in found.git_configs {
-        layout.file(&host.join(path), bytes)?;
     }
     Ok(())
 }
@@ -318,4 +333,6 @@ fn unescape(text: &str) -> PathBuf {
     PathBuf::from(path)
 }
 
-const WHAT: &str = "workspace";
+/// What a workspace is called in errors.
+pub(crate) const WHAT: &str = "workspace";
+const READ: &str = "path to read";

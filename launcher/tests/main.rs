@@ -8,7 +8,9 @@ mod support;
 mod boot;
 
 mod basics;
+mod changes;
 mod exhaustion;
+mod fallback;
 mod files;
 mod hiding;
 mod kernel;
@@ -17,6 +19,7 @@ mod limits;
 mod network;
 mod processes;
 mod programs;
+mod reproduces;
 mod setup;
 mod terminal;
 mod view;

@@ -150,21 +150,26 @@ pub(crate) fn probe() -> &'static [u8] {
         if let Some(path) = std::env::var_os(PROBE) {
             return fs::read(path).unwrap();
         }
-        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-        let source = folder.path().join("probe.c");
-        fs::write(&source, include_str!("probes/probe.c")).unwrap();
-        let path = folder.path().join("probe");
-        let built = Command::new("gcc")
-            .args(["-static", "-O1", "-w", "-pthread", "-o"])
-            .args([&path, &source])
-            .env("PATH", "/usr/bin:/bin")
-            .output()
-            .unwrap();
-        assert!(
-            built.status.success(),
-            "{}",
-            String::from_utf8_lossy(&built.stderr)
-        );
-        fs::read(path).unwrap()
+        built("probe", include_str!("probes/probe.c"))
     })
+}
+
+/// A static program, from its text.
+pub(crate) fn built(name: &str, text: &str) -> Vec<u8> {
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let source = folder.path().join(format!("{name}.c"));
+    fs::write(&source, text).unwrap();
+    let path = folder.path().join(name);
+    let built = Command::new("gcc")
+        .args(["-static", "-O1", "-w", "-pthread", "-o"])
+        .args([&path, &source])
+        .env("PATH", "/usr/bin:/bin")
+        .output()
+        .unwrap();
+    assert!(
+        built.status.success(),
+        "{}",
+        String::from_utf8_lossy(&built.stderr)
+    );
+    fs::read(path).unwrap()
 }

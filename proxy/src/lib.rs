@@ -37,5 +37,5 @@ mod watch;
 
 pub use environment::{Places, environment};
 pub use error::Error;
-pub use proxy::{DoorsOfRun, Listener, OpenDoors, Proxy};
+pub use proxy::{DoorsOfRun, Listener, OpenDoors, Proxy, TakenConnection};
 pub use settings::{ProxyLimits, ProxySettings};

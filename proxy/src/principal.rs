@@ -107,6 +107,13 @@ impl Principal {
         &self.run
     }
 
+    /// A place for one more connection; waits for one where the run has as many as it may have.
+    pub(crate) async fn place_for_connection(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let place = Arc::clone(&self.bounds.connections).acquire_owned().await;
+        // It is never closed.
+        place.map_err(|_| Refusal::new(Code::RunEnded))
+    }
+
     /// The step, if this is one's.
     pub(crate) fn step(&self) -> Option<&StepName> {
         self.step.as_ref()

@@ -46,6 +46,15 @@ pub struct OpenDoors {
     principal: Arc<Principal>,
 }
 
+/// One connection of a run, made for it by whoever started it, where the run has no network of its own.
+#[derive(Debug)]
+pub struct TakenConnection {
+    /// The proxy's end of it.
+    pub stream: std::net::TcpStream,
+    /// Where the run wanted it to lead; `None` if to the proxy itself, which is then asked for something.
+    pub destination: Option<SocketAddr>,
+}
+
 impl Proxy {
     /// A proxy for the runs of a broker.
     ///
@@ -127,6 +136,31 @@ impl OpenDoors {
         let core = Arc::clone(&self.core);
         self.principal
             .spawn(door::serve_captured(core, stream, owner, original));
+    }
+
+    /// Serves connections as they are taken, until there are no more or the doors are closed. `next` waits for one. Must
+    /// be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn serve_taken(
+        &self,
+        mut next: impl FnMut() -> Option<TakenConnection> + Send + 'static,
+    ) -> Result<(), Error> {
+        let (core, principal) = (Arc::clone(&self.core), Arc::clone(&self.principal));
+        let runtime = tokio::runtime::Handle::current();
+        std::thread::Builder::new()
+            .name("taken".to_owned())
+            .spawn(move || {
+                let _inside = runtime.enter();
+                // A run with as many connections as it may have waits for one to end.
+                while let Ok(place) = runtime.block_on(principal.place_for_connection()) {
+                    let Some(taken) = next() else { return };
+                    door::serve_taken(&core, &principal, taken, place);
+                }
+            })
+            .map(|_| ())
+            .map_err(Error::Listener)
     }
 }
 

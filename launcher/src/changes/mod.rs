@@ -3,10 +3,38 @@
 //! A run writes to layers in its own folder and never to the workspace. A [`Record`] beside the layers says which
 //! workspace they belong to and since when, so that what its owner changed meanwhile is never written over.
 
+mod change;
 mod error;
 mod record;
 mod text;
 
+#[cfg(target_os = "linux")]
+mod apply;
+#[cfg(target_os = "linux")]
+mod commit;
+#[cfg(target_os = "linux")]
+mod compare;
+#[cfg(target_os = "linux")]
+mod discard;
+#[cfg(target_os = "linux")]
+mod kept;
+#[cfg(target_os = "linux")]
+mod layers;
+#[cfg(target_os = "linux")]
+mod obeyed;
+#[cfg(target_os = "linux")]
+mod remove;
+#[cfg(target_os = "linux")]
+mod select;
+#[cfg(target_os = "linux")]
+mod stage;
+#[cfg(target_os = "linux")]
+mod tree;
+
+pub use change::{Change, Conflict, Entry, Kind, Refused};
 pub use error::Error;
 pub use record::{Hold, Moment, Record, State};
 pub use text::{escaped, unescaped};
+
+#[cfg(target_os = "linux")]
+pub use kept::{Applied, Kept, Summary, summary};

@@ -6,6 +6,7 @@
 //! <run>/layers/001/upper …    the changes of the first step, and so on
 //! ```
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -32,6 +33,10 @@ pub struct Record {
     pub layers: Vec<String>,
     /// What became of the changes.
     pub state: State,
+    /// Files of the workspace, by device and inode number, that have several names among the changes. Taking over
+    /// what happened to one name changes the time of the others.
+    #[serde(default)]
+    pub(crate) linked: BTreeSet<(u64, u64)>,
     #[serde(skip)]
     folder: PathBuf,
 }
@@ -74,7 +79,8 @@ impl Record {
     /// Call it before anything of the workspace is looked at. It is not written down before [`Record::save`].
     pub fn begin(run_folder: &Path, workspace: &Path) -> Result<Self, Error> {
         // First the time: what changes while we look has changed since.
-        let began = Moment::now();
+        let began = Moment::on_disk(&run_folder.join(NEW_FILE))
+            .map_err(|error| Error::machine("cannot write to", run_folder, error))?;
         let found = workspace
             .symlink_metadata()
             .map_err(|error| Error::machine("cannot look at the workspace", workspace, error))?;
@@ -86,6 +92,7 @@ impl Record {
             began,
             layers: Vec::new(),
             state: State::Kept,
+            linked: BTreeSet::new(),
             folder: run_folder.to_owned(),
         })
     }
@@ -120,7 +127,6 @@ impl Record {
     }
 
     /// Writes it down so that it survives a power failure.
-    #[expect(dead_code, reason = "the next commit takes changes over")]
     pub(crate) fn save_durably(&self) -> Result<(), Error> {
         self.write(true)
     }
@@ -142,9 +148,20 @@ impl Record {
     }
 
     /// The device and inode number of the workspace's folder.
-    #[expect(dead_code, reason = "the next commit takes changes over")]
     pub(crate) fn identity(&self) -> (u64, u64) {
         (self.device, self.inode)
+    }
+
+    /// Whether something of the workspace changed since the run began, as far as not by us.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_changed(&self, stat: &rustix::fs::Stat) -> bool {
+        let is_linked = self.linked.contains(&(stat.st_dev, stat.st_ino));
+        let time = if is_linked {
+            Moment::of_writing(stat)
+        } else {
+            Moment::of(stat)
+        };
+        time >= self.began
     }
 
     fn write(&self, durably: bool) -> Result<(), Error> {
@@ -208,6 +225,19 @@ pub struct Moment {
 }
 
 impl Moment {
+    /// The moment at which a file written now changes: nothing that changes from now on is given an earlier one.
+    fn on_disk(file: &Path) -> io::Result<Self> {
+        let clock = Self::now();
+        let found = File::create(file)?.metadata()?;
+        let on_disk = Self {
+            seconds: found.ctime(),
+            nanoseconds: found.ctime_nsec(),
+        };
+        // The clock of a server, which may be elsewhere, says nothing about the workspace's file system.
+        let is_ours = (on_disk.seconds - clock.seconds).abs() <= 1;
+        Ok(if is_ours { on_disk } else { clock })
+    }
+
     /// The moment now: never later than the time that a file gets which changes from now on.
     #[cfg(target_os = "linux")]
     pub fn now() -> Self {
@@ -228,6 +258,24 @@ impl Moment {
         Self {
             seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
             nanoseconds: now.subsec_nanos().into(),
+        }
+    }
+
+    /// When something last changed, its permissions and its name included.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn of(stat: &rustix::fs::Stat) -> Self {
+        Self {
+            seconds: stat.st_ctime,
+            nanoseconds: i64::try_from(stat.st_ctime_nsec).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// When its contents last changed, as far as nobody set that time.
+    #[cfg(target_os = "linux")]
+    fn of_writing(stat: &rustix::fs::Stat) -> Self {
+        Self {
+            seconds: stat.st_mtime,
+            nanoseconds: i64::try_from(stat.st_mtime_nsec).unwrap_or(i64::MAX),
         }
     }
 

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::explicit::{self, Entrance};
 use super::transparent;
 use crate::core::Core;
 use crate::dns;
 use crate::principal::Principal;
-use crate::proxy::Listener;
+use crate::proxy::{Listener, TakenConnection};
 use crate::stream::{Stream, Transport};
 
 /// Serves a door of all runs.
@@ -81,6 +82,31 @@ pub(crate) async fn accept_run(core: Arc<Core>, listener: TcpListener, principal
             drop(place);
         });
     }
+}
+
+/// Serves one connection that was taken for a run.
+pub(crate) fn serve_taken(
+    core: &Arc<Core>,
+    principal: &Arc<Principal>,
+    taken: TakenConnection,
+    place: OwnedSemaphorePermit,
+) {
+    let prepared = taken
+        .stream
+        .set_nonblocking(true)
+        .and_then(|()| TcpStream::from_std(taken.stream));
+    // It is gone already, or the proxy ends.
+    let Ok(stream) = prepared else { return };
+    let core = Arc::clone(core);
+    let owner = Arc::clone(principal);
+    let stream = Stream::new(tcp(stream));
+    principal.spawn(async move {
+        match taken.destination {
+            None => explicit::serve(core, stream, Entrance::OfRun(owner)).await,
+            Some(original) => transparent::serve(core, stream, owner, original).await,
+        }
+        drop(place);
+    });
 }
 
 /// Serves one captured connection of a run.

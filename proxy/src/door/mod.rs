@@ -6,5 +6,5 @@ mod inner;
 mod transparent;
 mod tunnel;
 
-pub(crate) use accept::{accept_dns, accept_run, accept_shared, serve_captured};
+pub(crate) use accept::{accept_dns, accept_run, accept_shared, serve_captured, serve_taken};
 pub(crate) use explicit::{Entrance, serve};

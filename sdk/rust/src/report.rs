@@ -120,6 +120,9 @@ pub struct Report {
     /// The first step that did not pass: from there on the run would have to be done again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume_from: Option<String>,
+    /// What its sandbox did not keep apart from the machine, a sentence each. Nothing where it had namespaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_isolated: Vec<String>,
 }
 
 /// One command of a run.

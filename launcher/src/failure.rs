@@ -1,0 +1,77 @@
+//! Which error a failed step of the set-up is: the part, and what to do about it.
+
+use std::path::PathBuf;
+
+use crate::error::Error;
+use crate::message::{Other, Step};
+use crate::plan::{Plan, Source};
+
+/// The error that a failed step of the set-up is.
+pub(crate) fn failure(plan: &Plan, step: Step, errno: i32) -> Error {
+    let source = std::io::Error::from_raw_os_error(errno);
+    let host_path = |index: u32| match plan.sources.get(index as usize) {
+        Some(Source::Path { path, .. }) => PathBuf::from(path.to_string_lossy().into_owned()),
+        Some(Source::Tree(_)) | None => PathBuf::from("?"),
+    };
+    let (part, advice) = match step {
+        Step::Exchanged(index) => {
+            return Error::View {
+                what: "path",
+                path: host_path(index),
+                why: "it was exchanged for something else while the sandbox was built".into(),
+            };
+        }
+        Step::Source(index) => (
+            format!("copying the mount of `{}`", host_path(index).display()),
+            crate::advice::tree(false, &source),
+        ),
+        Step::Op(index) => match plan.ops.get(index as usize) {
+            Some(op) => (op.describe(), crate::advice::op(op, errno)),
+            None => return Error::Fault("an unknown step failed".into()),
+        },
+        Step::Other(other) => other_failure(other, errno),
+    };
+    Error::Machine {
+        part,
+        advice,
+        source,
+    }
+}
+
+fn other_failure(other: Other, errno: i32) -> (String, String) {
+    let doctor = || String::from("run `valetkey doctor`");
+    let (part, advice) = match other {
+        Other::Descriptors => ("passing descriptors", doctor()),
+        Other::User => ("taking the sandbox's user", crate::advice::user_namespace()),
+        Other::Private => ("making mounts private", crate::advice::user_namespace()),
+        Other::Root => ("mounting a new root", crate::advice::user_namespace()),
+        Other::Pivot => (
+            "changing to the new root",
+            "the host's root is an initial memory disk, which cannot be left; boot from another root".into(),
+        ),
+        Other::Loopback => ("bringing loopback up", crate::advice::network(errno)),
+        Other::Routes => ("making every address local", crate::advice::network(errno)),
+        Other::Capture => ("capturing connections", crate::advice::network(errno)),
+        Other::Listeners => ("making the run's listeners", crate::advice::network(errno)),
+        Other::Name => ("setting the host's name", doctor()),
+        Other::Init => ("making the sandbox's processes", doctor()),
+        Other::Workdir => (
+            "changing to the working directory",
+            "it is not in the sandbox's view: start in the workspace or in /tmp".into(),
+        ),
+        Other::Rlimits => ("setting limits", doctor()),
+        Other::Privileges => ("giving up privileges", doctor()),
+        Other::Landlock => ("restricting by Landlock", doctor()),
+        Other::Filter => (
+            "installing the system call filter",
+            "the kernel needs CONFIG_SECCOMP_FILTER".into(),
+        ),
+        Other::Handover => ("handing descriptors over", doctor()),
+        Other::Terminal => ("making the command's terminal", doctor()),
+        Other::Asking => (
+            "installing the filter whose questions are answered here",
+            crate::advice::asking(errno),
+        ),
+    };
+    (part.into(), advice)
+}

@@ -1,0 +1,216 @@
+//! A copy of the workspace to work on, where nothing can be laid over the folder itself.
+//!
+//! What is hidden is not copied, so it is not there to be found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::layout::refused;
+use crate::search::Search;
+
+/// What was copied, to tell later what was changed.
+#[derive(Debug, Default)]
+pub(crate) struct Copied {
+    /// Each entry of the copy, relative to it, as it was when it was made.
+    pub(super) entries: BTreeMap<PathBuf, Mark>,
+    /// What has no copy, or one that is not the original: nothing that stands there later is taken over.
+    pub(super) kept: BTreeSet<PathBuf>,
+    /// Bytes of the copy on disk.
+    pub(super) bytes: u64,
+}
+
+/// What cannot stay the same when a file is changed or replaced: the kernel sets the last one, programs cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) kind: FileType,
+    inode: u64,
+    mode: u32,
+    changed: (i64, i64),
+}
+
+impl Mark {
+    /// The mark of something that was found.
+    pub(super) fn of(found: &Stat) -> Self {
+        let kind = FileType::from_raw_mode(found.st_mode);
+        Self {
+            kind,
+            inode: found.st_ino,
+            mode: found.st_mode,
+            // A folder changes with every entry; those are looked at one by one.
+            changed: if kind == FileType::Directory {
+                (0, 0)
+            } else {
+                (found.st_ctime, found.st_ctime_nsec as i64)
+            },
+        }
+    }
+}
+
+/// Copies the folder `place`, which stands at `host`, to the new folder `to`.
+pub(super) fn copy(
+    host: &Path,
+    place: &OwnedFd,
+    found: &Search<'_>,
+    protect: &[PathBuf],
+    to: &Path,
+) -> Result<Copied, Error> {
+    let mut copied = Copied::default();
+    let hidden: BTreeSet<PathBuf> = found.hidden.iter().map(|(path, _)| path.clone()).collect();
+    copied.kept.extend(hidden);
+    copied.kept.extend(protect.iter().cloned());
+    let configs: BTreeMap<&Path, &[u8]> = found
+        .git_configs
+        .iter()
+        .map(|(path, bytes)| (path.as_path(), bytes.as_slice()))
+        .collect();
+    copied
+        .kept
+        .extend(configs.keys().map(|path| (*path).to_owned()));
+    let mut copier = Copier {
+        host,
+        to,
+        configs,
+        hidden: found
+            .hidden
+            .iter()
+            .map(|(path, _)| path.as_path())
+            .collect(),
+        copied: &mut copied,
+    };
+    rustix::fs::mkdir(to, Mode::from(0o700))
+        .map_err(|errno| copier.failed(Path::new(""), errno))?;
+    copier.folder(place, Path::new(""))?;
+    Ok(copied)
+}
+
+struct Copier<'a> {
+    host: &'a Path,
+    to: &'a Path,
+    configs: BTreeMap<&'a Path, &'a [u8]>,
+    hidden: BTreeSet<&'a Path>,
+    copied: &'a mut Copied,
+}
+
+impl Copier<'_> {
+    fn folder(&mut self, parent: &OwnedFd, path: &Path) -> Result<(), Error> {
+        let name = path.file_name().unwrap_or(OsStr::new("."));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(parent, name, flags, Mode::empty()).and_then(|folder| {
+            Ok((
+                Dir::read_from(&folder)?,
+                rustix::fs::fstat(&folder)?,
+                folder,
+            ))
+        });
+        let (entries, found, folder) = opened.map_err(|errno| self.failed(path, errno))?;
+        for entry in entries {
+            let entry = entry.map_err(|errno| self.failed(path, errno))?;
+            let bytes = entry.file_name().to_bytes();
+            if bytes == b"." || bytes == b".." {
+                continue;
+            }
+            let below = path.join(OsStr::from_bytes(bytes));
+            if self.hidden.contains(below.as_path()) {
+                continue;
+            }
+            let made = self.entry(&folder, &below);
+            match made {
+                Ok(()) => {}
+                // It went away just now.
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(self.failed(&below, errno)),
+            }
+            if self.is_folder(&below) {
+                self.folder(&folder, &below)?;
+            }
+        }
+        // Last: a folder that may not be written could not be filled.
+        self.settle(path, &found)
+            .map_err(|errno| self.failed(path, errno))
+    }
+
+    fn is_folder(&self, path: &Path) -> bool {
+        let mark = self.copied.entries.get(path);
+        mark.is_some_and(|mark| mark.kind == FileType::Directory)
+    }
+
+    /// Makes one entry; a folder empty.
+    fn entry(&mut self, folder: &OwnedFd, path: &Path) -> Result<(), Errno> {
+        let name = path.file_name().ok_or(Errno::INVAL)?;
+        let to = self.to.join(path);
+        let found = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::Directory => rustix::fs::mkdir(&to, Mode::from(0o700))?,
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(folder, name, Vec::new())?;
+                rustix::fs::symlink(&target, &to)?;
+            }
+            FileType::RegularFile => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+                let mut copy: File = rustix::fs::open(&to, flags, Mode::from(0o600))?.into();
+                let written = if let Some(text) = self.configs.get(path) {
+                    std::io::Write::write_all(&mut copy, text)
+                } else {
+                    let flags =
+                        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                    match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+                        // What the owner cannot read, the command could not either.
+                        Err(Errno::ACCESS | Errno::PERM) => Ok(()),
+                        opened => std::io::copy(&mut File::from(opened?), &mut copy).map(|_| ()),
+                    }
+                };
+                written.map_err(|error| {
+                    Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO))
+                })?;
+                self.settle(path, &found)?;
+            }
+            // Devices, pipes and sockets lead out.
+            _ => {
+                self.copied.kept.insert(path.to_owned());
+                return Ok(());
+            }
+        }
+        let made = rustix::fs::lstat(&to)?;
+        self.copied.bytes += made.st_blocks as u64 * 512;
+        self.copied.entries.insert(path.to_owned(), Mark::of(&made));
+        Ok(())
+    }
+
+    /// Gives the copy the mode and the times of the original, and marks it.
+    fn settle(&mut self, path: &Path, found: &Stat) -> Result<(), Errno> {
+        let to = self.to.join(path);
+        let mode = Mode::from_raw_mode(found.st_mode & 0o1777);
+        rustix::fs::chmod(&to, mode)?;
+        let times = Timestamps {
+            last_access: Timespec {
+                tv_sec: found.st_atime,
+                tv_nsec: found.st_atime_nsec as i64,
+            },
+            last_modification: Timespec {
+                tv_sec: found.st_mtime,
+                tv_nsec: found.st_mtime_nsec as i64,
+            },
+        };
+        rustix::fs::utimensat(CWD, &to, &times, AtFlags::empty())?;
+        let made = rustix::fs::lstat(&to)?;
+        self.copied.entries.insert(path.to_owned(), Mark::of(&made));
+        Ok(())
+    }
+
+    fn failed(&self, path: &Path, errno: Errno) -> Error {
+        let why = std::io::Error::from(errno);
+        refused(
+            "workspace",
+            &self.host.join(path),
+            &format!("it cannot be copied for the sandbox: {why}"),
+        )
+    }
+}

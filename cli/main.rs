@@ -28,6 +28,7 @@ mod run;
 mod runs;
 mod sandbox;
 mod secret;
+mod sequences;
 mod serve;
 mod steps;
 mod summary;

@@ -50,6 +50,9 @@ pub(crate) enum Command {
     /// Read and verify the record of what runs reached
     #[command(subcommand)]
     Audit(Audit),
+    /// See what a run changed in the workspace, and take it over or throw it away
+    #[command(subcommand)]
+    Changes(Changes),
     /// Create, list, show and revoke runs
     #[command(subcommand)]
     Runs(Runs),
@@ -78,9 +81,6 @@ pub(crate) struct Run {
     /// Run although the policy was not approved on this machine, if it has exactly this digest
     #[arg(long, value_name = "DIGEST")]
     pub(crate) approved: Option<policies::Digest>,
-    /// Give the command a terminal of its own inside the sandbox, as a shell or an editor needs; never without asking. Ctrl-C, Ctrl-Z and Ctrl-D then go to it. Needs a terminal as standard input. Without this a command gets the lines that are typed, or the file or pipe that is standard input
-    #[arg(long, short, conflicts_with = "steps")]
-    pub(crate) tty: bool,
     /// Exit with 3 if the command passed but something was refused
     #[arg(long)]
     pub(crate) fail_on_deny: bool,
@@ -164,6 +164,9 @@ pub(crate) struct Check {
     /// A header field of the request, such as "X-Tier: small". May be repeated
     #[arg(long = "header", value_name = "NAME: VALUE")]
     pub(crate) headers: Vec<String>,
+    /// List what a run here would see of this machine's files and what not, before it starts
+    #[arg(long, conflicts_with_all = ["request", "headers"])]
+    pub(crate) files: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -261,6 +264,39 @@ pub(crate) enum Audit {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(after_help = CHANGES_EXAMPLES)]
+pub(crate) enum Changes {
+    /// List what was deleted, changed and added, and which of it this machine would run later
+    Show {
+        /// The run, the beginning of its name, or `last`: the last one over this folder
+        #[arg(default_value = "last")]
+        run: String,
+    },
+    /// Print the changes as a diff that `git apply` and `patch -p1` read
+    Diff {
+        /// The run, the beginning of its name, or `last`: the last one over this folder
+        #[arg(default_value = "last")]
+        run: String,
+        /// Only what is at these paths and below them
+        #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+        paths: Vec<PathBuf>,
+    },
+    /// Take the changes over into the workspace; nothing that changed there since the run began is written over
+    Apply {
+        /// The run, the beginning of its name, or `last`: the last one over this folder
+        run: String,
+        /// Only what is at these paths and below them
+        #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+        paths: Vec<PathBuf>,
+    },
+    /// Throw the changes away; the workspace stays as it is
+    Discard {
+        /// The run, the beginning of its name, or `last`: the last one over this folder
+        run: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
     /// Create a run for a sandbox of your own; `valetkey serve` must be running
     Create {
@@ -333,10 +369,22 @@ Exit codes: the command's own, or the first failed step's; 124 wall clock or `bu
 155 output, 128+n other signals; 125 valetkey itself failed and nothing ran, 126 not executable, 127 not found;
 3 something was refused (with --fail-on-deny); 77 the policy is not approved; 78 a policy or settings file is wrong.";
 
+const CHANGES_EXAMPLES: &str = "\
+Examples:
+  valetkey changes show                       what did the last run here change?
+  valetkey changes diff last src/
+  valetkey changes apply last                 all of it, or nothing if a file of yours changed meanwhile
+  valetkey changes apply last src/main.rs
+  valetkey changes discard last
+Each file appears at once and whole; set-id bits are left out; FIFOs, sockets and devices are never taken over, links out
+of the workspace only by name. What is taken over gets the time of taking over, so that builds see it.
+Exit codes: 0 done; 3 not done, because of a conflict, or because there is no such change or run; 125 it could not be done.";
+
 const CHECK_EXAMPLES: &str = "\
 Examples:
   valetkey check
   valetkey check 'POST https://api.openai.com/v1/responses'
+  valetkey check --files                      what would a run here see, and what not?
 Beside the policy it asks what `valetkey run` would ask: the owner's secrets and where they may go, the sandbox, the
 settings. No secret is read and nothing is sent.
 Exit codes: 0 valid, or allowed; 3 the request would be refused, or a [[test]] failed; 78 the policy is wrong, or no

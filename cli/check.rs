@@ -11,12 +11,15 @@ use crate::foresee::{Outlook, foresee};
 use crate::output::{self, data, sanitised, say};
 use crate::problem::Problem;
 use crate::project::Project;
-use crate::{approval, args};
+use crate::{approval, args, check_files};
 
 /// Checks the policy, and decides the request if one is given.
 ///
 /// What a run would be refused for is told as well: an allow that no run could use is none.
 pub(crate) fn check(asked: &args::Check, folders: &Folders, as_json: bool) -> Result<u8, Failure> {
+    if asked.files {
+        return check_files::check_files(asked.policy.as_deref(), folders, as_json);
+    }
     let project = Project::open_with_file(asked.policy.as_deref())?;
     let engine = Engine::open(engine::runtime()?, folders, Vec::new())?;
     let outlook = foresee(&engine, folders, &project)?;

@@ -5,8 +5,9 @@
 mod approval;
 mod args;
 mod audit;
+mod changes;
 mod check;
-mod console;
+mod check_files;
 mod cutoff;
 mod demo;
 mod diagnostics;
@@ -25,12 +26,10 @@ mod privacy;
 mod problem;
 mod project;
 mod providers;
-mod raw;
 mod run;
 mod runs;
 mod sandbox;
 mod secret;
-mod sequences;
 mod serve;
 mod steps;
 mod summary;
@@ -79,6 +78,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Policy(asked) => policy::policy(asked, &folders()?, json),
         Command::Secret(asked) => secret::secret(asked, &folders()?, json),
         Command::Audit(asked) => audit::audit(asked, &folders()?, json),
+        Command::Changes(asked) => changes::changes(asked, &folders()?, json),
         Command::Runs(asked) => runs::runs(asked, &folders()?, json),
         Command::Env(asked) => env::env(asked, &folders()?, json),
         Command::Providers(asked) => providers::providers(&asked, json),

@@ -9,7 +9,6 @@ use launcher::Stdin;
 use policies::WorkspaceMode;
 use sdk::report::Report;
 
-use crate::console::Console;
 use crate::failure::Failure;
 use crate::folders::Folders;
 use crate::interruption::Interruption;
@@ -18,15 +17,10 @@ use crate::project::Project;
 use crate::steps::{
     self, Attempted, Context, Labelled, Layers, Plain, Plan, Progress, Sink, State, StepSpec,
 };
-use crate::{approval, args, engine, sandbox, summary};
+use crate::{approval, args, changes, engine, sandbox, summary};
 
 /// Runs one command, or the steps of a file, under the project's policy and tells what became of it.
 pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8, Failure> {
-    let console = match &asked.steps {
-        // Steps may run side by side, and nobody could tell whom a key is for.
-        Some(_) => Console::None,
-        None => Console::of_command(asked.tty, asked.quiet)?,
-    };
     let project = Project::open(asked.policy.as_deref())?;
     let plan = plan(&asked, &project)?;
     let engine = engine::Engine::open(engine::runtime()?, folders, Vec::new())?;
@@ -46,7 +40,6 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
         run: &run,
         interruption: &interruption,
         isolation: asked.isolation.into(),
-        console,
     };
     let done = all_steps(&context, &plan, &asked, json);
     drop(ending);
@@ -132,7 +125,7 @@ fn all_steps(context: &Context<'_>, plan: &Plan, asked: &args::Run, json: bool) 
             let names = plan.steps.iter().map(|step| step.spec.name.as_str());
             Box::new(Labelled::new(names, json, asked.quiet))
         }
-        None => Box::new(Plain::new(json, asked.quiet, context.console)),
+        None => Box::new(Plain::new(json, asked.quiet)),
     };
     let progress = steps::run_all(
         context,
@@ -194,15 +187,20 @@ fn tell(context: &Context<'_>, asked: &args::Run, report: &Report, done: &Done, 
     let ended: Vec<_> = done.progress.iter().filter_map(Progress::ended).collect();
     let cutoff = ended.iter().find_map(|ended| ended.cutoff);
     let project = context.project;
-    let changes = done.changes.as_deref();
     if asked.quiet || json {
         if let Some(cutoff) = cutoff {
             say(format_args!("note: {}", cutoff.reason(sets_ttl(project))));
         }
-    } else if asked.steps.is_some() {
-        summary::after_steps(report, cutoff, project, changes);
+        return;
+    }
+    let changes = done
+        .changes
+        .as_ref()
+        .and_then(|_| changes::in_short(&context.folders.run(context.run.id())));
+    if asked.steps.is_some() {
+        summary::after_steps(report, cutoff, project, changes.as_deref());
     } else if let [ended] = ended.as_slice() {
-        summary::after_run(report, &ended.finished, cutoff, project, changes);
+        summary::after_run(report, &ended.finished, cutoff, project, changes.as_deref());
     }
 }
 

@@ -6,9 +6,7 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
-use launcher::{
-    CaBundle, Isolation, MadeUp, Spec, Stdin, View, WindowSize, Workspace, WorkspaceMode,
-};
+use launcher::{CaBundle, Isolation, MadeUp, Spec, Stdin, View, Workspace, WorkspaceMode};
 use policies::Limits;
 
 use crate::failure::Failure;
@@ -34,8 +32,6 @@ pub(crate) struct Wanted<'a> {
     pub(crate) limits: &'a Limits,
     /// What the command's standard input is.
     pub(crate) stdin: Stdin,
-    /// The size of the terminal that it is to have, if any.
-    pub(crate) terminal: Option<WindowSize>,
     /// The certificate authorities that programs inside shall trust, in PEM.
     pub(crate) ca_bundle: Vec<u8>,
     /// Files made up for clients that read no variable.
@@ -113,7 +109,6 @@ pub(crate) fn spec(wanted: Wanted<'_>) -> Result<Spec, Failure> {
             open_files: limits.open_files,
         },
         stdin: wanted.stdin,
-        terminal: wanted.terminal,
         isolation: wanted.isolation,
         ..Spec::new(wanted.command, home)
     })
@@ -161,6 +156,31 @@ pub(crate) fn foresee(
     project: &Project,
     mask: Vec<PathBuf>,
 ) -> Result<Foreseen, Failure> {
+    let unbuilt = unbuilt(folders, project, mask)?;
+    match unbuilt.prepared {
+        Ok(_) => Ok(Foreseen::Built),
+        Err(error @ (launcher::Error::View { .. } | launcher::Error::Request(_))) => {
+            Ok(Foreseen::Refused(cannot_build(project, error)))
+        }
+        // What this machine cannot do is no mistake of the policy; `valetkey doctor` is about that.
+        Err(error) => Ok(Foreseen::NotHere(cannot_build(project, error))),
+    }
+}
+
+/// A sandbox as it would be prepared for a run, and is not built.
+pub(crate) struct Unbuilt {
+    /// What the launcher says to it.
+    pub(crate) prepared: Result<launcher::Prepared, launcher::Error>,
+    /// What it was asked to show.
+    pub(crate) view: View,
+}
+
+/// Goes the way of a run up to where the first process would start.
+pub(crate) fn unbuilt(
+    folders: &Folders,
+    project: &Project,
+    mask: Vec<PathBuf>,
+) -> Result<Unbuilt, Failure> {
     let scratch = Scratch::new(folders)?;
     let layer = Layer::make(&scratch.0.join("001"), &[])?;
     let spec = spec(Wanted {
@@ -172,21 +192,16 @@ pub(crate) fn foresee(
         env: BTreeMap::new(),
         limits: project.policy.limits(),
         stdin: Stdin::Null,
-        terminal: None,
         ca_bundle: Vec::new(),
         files: Vec::new(),
         mask,
         command: vec!["true".into()],
         isolation: Isolation::Namespaces,
     })?;
-    match launcher::prepare(&spec) {
-        Ok(_) => Ok(Foreseen::Built),
-        Err(error @ (launcher::Error::View { .. } | launcher::Error::Request(_))) => {
-            Ok(Foreseen::Refused(cannot_build(project, error)))
-        }
-        // What this machine cannot do is no mistake of the policy; `valetkey doctor` is about that.
-        Err(error) => Ok(Foreseen::NotHere(cannot_build(project, error))),
-    }
+    Ok(Unbuilt {
+        prepared: launcher::prepare(&spec),
+        view: spec.view,
+    })
 }
 
 /// What would become of a sandbox.

@@ -1,7 +1,5 @@
 //! What a person reads after a run.
 
-use std::path::Path;
-
 use launcher::Finished;
 use policies::NetworkMode;
 use sdk::report::{Failure, Outcome, Reached, Report};
@@ -19,7 +17,7 @@ pub(crate) fn after_run(
     finished: &Finished,
     cutoff: Option<Cutoff>,
     project: &Project,
-    changes: Option<&Path>,
+    changes: Option<&str>,
 ) {
     say("");
     match cutoff {
@@ -42,10 +40,7 @@ pub(crate) fn after_run(
         }
     }
     if let Some(changes) = changes {
-        say(format_args!(
-            "  your files are as they were; what it wrote to the workspace is in {}",
-            changes.display()
-        ));
+        say(format_args!("  {changes}"));
     }
     say(format_args!(
         "  details: valetkey audit show {}",
@@ -58,7 +53,7 @@ pub(crate) fn after_steps(
     report: &Report,
     cutoff: Option<Cutoff>,
     project: &Project,
-    changes: Option<&Path>,
+    changes: Option<&str>,
 ) {
     say("");
     if let Some(cutoff) = cutoff {
@@ -75,10 +70,7 @@ pub(crate) fn after_steps(
         say(format_args!("  {line}"));
     }
     if let Some(changes) = changes {
-        say(format_args!(
-            "  your files are as they were; what the steps wrote to the workspace is in {}",
-            changes.display()
-        ));
+        say(format_args!("  {changes}"));
     }
     say(format_args!(
         "  details: valetkey runs show {0}, valetkey audit show {0}",

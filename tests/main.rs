@@ -5,11 +5,13 @@
 mod architecture;
 mod attacks;
 mod audit;
+mod changes;
 mod cli;
 mod clients;
 mod credentials;
 mod demo;
 mod faults;
+mod files;
 mod foresight;
 mod licences;
 mod limits;

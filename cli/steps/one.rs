@@ -11,7 +11,6 @@ use launcher::{Finished, Isolation, Stdin, Stream};
 use policies::{Limits, NetworkMode, StepName};
 
 use super::{Layer, Sink};
-use crate::console::Console;
 use crate::cutoff::Cutoff;
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
@@ -31,11 +30,9 @@ pub(crate) struct Context<'a> {
     /// The run, whose token all steps have.
     pub(crate) run: &'a Arc<Run>,
     /// What ends the steps before their time.
-    pub(crate) interruption: &'a Arc<Interruption>,
+    pub(crate) interruption: &'a Interruption,
     /// What keeps the steps apart from the machine.
     pub(crate) isolation: Isolation,
-    /// What the steps have of the owner's terminal.
-    pub(crate) console: Console,
 }
 
 /// One step: a command and what is particular to it.
@@ -96,7 +93,6 @@ fn sandboxed(
         run,
         interruption,
         isolation,
-        console,
     } = context;
     let rights = step.rights.as_ref();
     let policy = run.policy().for_step(rights.map(StepName::as_str));
@@ -115,8 +111,7 @@ fn sandboxed(
         },
         env: step.env.clone(),
         limits: &step.limits,
-        stdin: console.stdin(step.stdin),
-        terminal: console.window(),
+        stdin: step.stdin,
         ca_bundle: trust::with_system(run.authority().ca_pem()),
         files: Vec::new(),
         mask: engine
@@ -147,7 +142,6 @@ fn sandboxed(
     };
     engine.end_with_run(started.killer(), run);
     let interruptible = interruption.ends(started.killer());
-    let attached = console.attach(&mut started, interruption, engine.runtime())?;
     let released = started.release();
     // A sandbox that was ended already cannot be released; waiting for it tells that it ended.
     if !interruption.is_asked() && run.is_active() {
@@ -156,7 +150,7 @@ fn sandboxed(
     let mut finished = started.wait(&mut |stream: Stream, bytes: &[u8]| {
         sink.output(step, stream, bytes);
     });
-    drop((interruptible, attached));
+    drop(interruptible);
     drop((open, taken));
     interruption.explain(&mut finished);
     let cutoff = Cutoff::of(run, &finished);

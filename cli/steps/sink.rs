@@ -6,7 +6,6 @@ use std::sync::{Mutex, PoisonError};
 use launcher::Stream;
 
 use super::{Ended, StepSpec};
-use crate::console::Console;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::terminal::Shown;
@@ -36,13 +35,9 @@ pub(crate) struct Plain {
 
 impl Plain {
     /// All output goes to standard error where standard output is for `json`; nothing is noted where it is `quiet`.
-    pub(crate) fn new(json: bool, quiet: bool, console: Console) -> Self {
-        let allowed = console.allowed();
+    pub(crate) fn new(json: bool, quiet: bool) -> Self {
         Self {
-            streams: Mutex::new((
-                Shown::allowing(io::stdout(), allowed),
-                Shown::allowing(io::stderr(), allowed),
-            )),
+            streams: Mutex::new((Shown::new(io::stdout()), Shown::new(io::stderr()))),
             json,
             quiet,
         }

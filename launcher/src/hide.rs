@@ -165,6 +165,17 @@ pub(crate) fn suspicion(path: &Path, is_dir: bool) -> Suspicion {
         .map_or(Suspicion::None, |(_, words)| Suspicion::IfItHolds(words))
 }
 
+/// The built-in pattern that a hidden path relative to the workspace meets.
+pub(crate) fn pattern(path: &Path) -> Option<&'static str> {
+    let path = PathBuf::from(path.as_os_str().to_ascii_lowercase());
+    let name = path.file_name()?.as_bytes();
+    let named = FILES.iter().chain(FOLDERS).copied();
+    named
+        .chain(BY_CONTENT.iter().map(|(pattern, _)| *pattern))
+        .find(|pattern| name_matches(pattern.as_bytes(), name))
+        .or_else(|| PATHS.iter().copied().find(|end| path.ends_with(end)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

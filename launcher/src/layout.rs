@@ -48,6 +48,9 @@ pub(crate) struct Layout {
     pub(crate) weaken: Weaken,
     dirs: BTreeSet<PathBuf>,
     shown: Vec<PathBuf>,
+    /// What of the host is shown, and what in it is covered: for [`crate::Prepared::listing`].
+    pub(crate) listed: Vec<(&'static str, PathBuf, Access)>,
+    pub(crate) covered: Vec<PathBuf>,
     masks: Vec<PathBuf>,
     made: usize,
 }
@@ -86,6 +89,8 @@ impl Layout {
             weaken,
             dirs: BTreeSet::new(),
             shown: Vec::new(),
+            listed: Vec::new(),
+            covered: Vec::new(),
             masks: real,
             made: 0,
         };
@@ -142,6 +147,7 @@ impl Layout {
             at: relative(host)?,
         });
         self.shown.push(host.to_owned());
+        self.listed.push((what, host.to_owned(), access));
         Ok(())
     }
 
@@ -173,6 +179,7 @@ impl Layout {
         if self.weaken.is_off(Layer::Hide) {
             return Ok(());
         }
+        self.covered.push(path.to_owned());
         let from = if is_dir {
             c".sandbox/no-folder"
         } else {

@@ -47,6 +47,8 @@ mod fallback;
 #[cfg(target_os = "linux")]
 mod gitconfig;
 #[cfg(target_os = "linux")]
+mod gitindex;
+#[cfg(target_os = "linux")]
 mod glob;
 #[cfg(target_os = "linux")]
 mod hide;
@@ -54,6 +56,8 @@ mod hide;
 mod landlock;
 #[cfg(target_os = "linux")]
 mod layout;
+#[cfg(target_os = "linux")]
+mod listing;
 #[cfg(target_os = "linux")]
 mod message;
 #[cfg(target_os = "linux")]
@@ -110,6 +114,8 @@ pub use weaken::Weaken;
 
 #[cfg(target_os = "linux")]
 pub use doctor::doctor;
+#[cfg(target_os = "linux")]
+pub use listing::{HiddenFile, Listing, ShownPlace};
 #[cfg(target_os = "linux")]
 pub use prepare::{Prepared, prepare};
 #[cfg(target_os = "linux")]

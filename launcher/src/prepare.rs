@@ -11,6 +11,7 @@ use crate::cgroup::Cgroup;
 use crate::error::Error;
 use crate::landlock::{self, Rules};
 use crate::layout::{Access, Layout, Ownership, c_string};
+use crate::listing::Listing;
 use crate::netlink::{everything_is_local, loopback_up};
 use crate::owner::Owner;
 use crate::plan::{Command, Network, Plan};
@@ -34,6 +35,8 @@ pub struct Prepared {
     pub(crate) workdir: PathBuf,
     pub(crate) home: PathBuf,
     pub(crate) hidden: Vec<PathBuf>,
+    pub(crate) listed: Vec<(&'static str, PathBuf, Access)>,
+    pub(crate) covered: Vec<PathBuf>,
     pub(crate) not_isolated: &'static [&'static str],
     pub(crate) fallback: Option<Box<crate::fallback::Fallback>>,
 }
@@ -62,6 +65,11 @@ impl Prepared {
     /// Files and folders of the workspace that are hidden, relative to it.
     pub fn hidden(&self) -> &[PathBuf] {
         &self.hidden
+    }
+
+    /// What the command will see of the host's files, and what not; `view` is what this was prepared from.
+    pub fn listing(&self, view: &View) -> Listing {
+        Listing::of(&self.listed, &self.covered, view)
     }
 }
 
@@ -169,6 +177,8 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
         upper,
         already: 0,
         work,
+        listed: layout.listed,
+        covered: layout.covered,
         notes: layout.notes,
         workdir,
         home,

@@ -167,6 +167,9 @@ pub(crate) struct Check {
     /// List what a run here would see of this machine's files and what not, before it starts
     #[arg(long, conflicts_with_all = ["request", "headers"])]
     pub(crate) files: bool,
+    /// Decide by what the policy leaves to this step
+    #[arg(long, value_name = "NAME", requires = "request")]
+    pub(crate) step: Option<policies::StepName>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -185,6 +188,9 @@ pub(crate) enum Policy {
         /// The policy file [default: the nearest valetkey.toml, from this folder upwards]. The project stays the folder of that one, else this folder
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
         policy: Option<PathBuf>,
+        /// Only what is left to this step
+        #[arg(long, value_name = "NAME")]
+        step: Option<policies::StepName>,
     },
     /// Print the JSON Schema of valetkey.toml, for editors
     Schema,
@@ -309,6 +315,9 @@ pub(crate) enum Runs {
         /// Create it only if the approved policy has exactly this digest
         #[arg(long, value_name = "DIGEST")]
         approved: Option<policies::Digest>,
+        /// Make the token good for this step only, with what the policy leaves to it
+        #[arg(long, value_name = "NAME")]
+        step: Option<policies::StepName>,
         /// The control socket of `valetkey serve` [default: control.sock in the state folder]
         #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
         control: Option<PathBuf>,
@@ -385,6 +394,7 @@ Examples:
   valetkey check
   valetkey check 'POST https://api.openai.com/v1/responses'
   valetkey check --files                      what would a run here see, and what not?
+  valetkey check --step publish 'POST https://api.openai.com/v1/responses'
 Beside the policy it asks what `valetkey run` would ask: the owner's secrets and where they may go, the sandbox, the
 settings. No secret is read and nothing is sent.
 Exit codes: 0 valid, or allowed; 3 the request would be refused, or a [[test]] failed; 78 the policy is wrong, or no

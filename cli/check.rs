@@ -1,7 +1,7 @@
 //! `valetkey check`: is this policy valid, would a run begin under it, and what does it decide for a request?
 
 use policies::sample::{Expectation, Sample};
-use policies::{Decision, Fields};
+use policies::{Decision, Fields, StepName};
 use serde_json::json;
 
 use crate::engine::{self, Engine};
@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::folders::Folders;
 use crate::foresee::{Outlook, foresee};
 use crate::output::{self, data, sanitised, say};
+use crate::policy::not_named;
 use crate::problem::Problem;
 use crate::project::Project;
 use crate::{approval, args, check_files};
@@ -24,7 +25,7 @@ pub(crate) fn check(asked: &args::Check, folders: &Folders, as_json: bool) -> Re
     let engine = Engine::open(engine::runtime()?, folders, Vec::new())?;
     let outlook = foresee(&engine, folders, &project)?;
     match &asked.request {
-        Some(request) => decide(&engine, &project, outlook, request, &asked.headers, as_json),
+        Some(request) => decide(&engine, &project, outlook, (request, asked), as_json),
         None => {
             let is_approved = approval::is_given(&engine.broker, &project)?;
             validate(&project, &outlook, is_approved, as_json)
@@ -94,8 +95,7 @@ fn decide(
     engine: &Engine,
     project: &Project,
     mut outlook: Outlook,
-    request: &str,
-    headers: &[String],
+    (request, typed): (&str, &args::Check),
     as_json: bool,
 ) -> Result<u8, Failure> {
     let asked = Sample::parse(request.trim()).map_err(|error| {
@@ -103,8 +103,15 @@ fn decide(
             .because(error)
             .hint("write it as \"GET https://api.example.com/v1/items\"")
     })?;
-    let headers = Typed::parse(headers)?;
-    let decision = asked.decide_with(&project.policy, &headers);
+    let headers = Typed::parse(&typed.headers)?;
+    let step = typed.step.as_ref();
+    let policy = project.policy.for_step(step.map(StepName::as_str));
+    if let Some(step) = step
+        && !project.policy.steps().any(|named| named == step)
+    {
+        say(format_args!("note: {}", not_named(step)));
+    }
+    let decision = asked.decide_with(&policy, &headers);
     if let Decision::Allow(allowed) = &decision {
         let to = (asked.scheme, &asked.authority.host, asked.authority.port);
         for secret in &allowed.secrets {
@@ -144,6 +151,7 @@ fn decide(
         output::json(&json!({
             "allowed": allowed && outlook.is_clear(),
             "policy_allows": allowed,
+            "step": step,
             "code": code,
             "rule": rule,
             "reason": reason,

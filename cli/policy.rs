@@ -5,11 +5,11 @@ use std::io::Write;
 use std::path::Path;
 
 use policies::reader::nearest;
-use policies::{Host, HostPattern, catalogue, presets};
+use policies::{Host, HostPattern, StepName, catalogue, presets};
 
 use crate::failure::Failure;
 use crate::folders::Folders;
-use crate::output::{self, data, sanitised};
+use crate::output::{self, data, sanitised, say};
 use crate::project::{FILE_NAME, Project};
 use crate::{approval, args, project};
 
@@ -20,7 +20,7 @@ pub(crate) fn policy(asked: args::Policy, folders: &Folders, json: bool) -> Resu
             let project = Project::open_with_file(policy.as_deref())?;
             approval::approve(folders, &project, digest.as_ref(), json)
         }
-        args::Policy::Explain { policy } => explain(policy.as_deref(), json),
+        args::Policy::Explain { policy, step } => explain(policy.as_deref(), step.as_ref(), json),
         args::Policy::Schema => {
             data(policies::schema::TEXT.trim_end());
             Ok(0)
@@ -29,13 +29,19 @@ pub(crate) fn policy(asked: args::Policy, folders: &Folders, json: bool) -> Resu
     }
 }
 
-fn explain(file: Option<&Path>, json: bool) -> Result<u8, Failure> {
+fn explain(file: Option<&Path>, step: Option<&StepName>, json: bool) -> Result<u8, Failure> {
     let project = Project::open(file)?;
-    let text = project.policy.effective_toml();
+    let policy = project.policy.for_step(step.map(StepName::as_str));
+    let text = policy.effective_toml();
+    let is_named = step.is_some_and(|step| project.policy.steps().any(|named| named == step));
+    if let (Some(step), false) = (step, is_named) {
+        say(format_args!("note: {}", not_named(step)));
+    }
     if json {
         output::json(&serde_json::json!({
             "digest": project.policy.digest().to_string(),
             "needs_approval": project.policy.needs_approval(),
+            "step": step,
             "effective": text,
         }));
     } else {
@@ -44,6 +50,11 @@ fn explain(file: Option<&Path>, json: bool) -> Result<u8, Failure> {
         }
     }
     Ok(0)
+}
+
+/// A slip in the name of a step must not look like an answer about that step.
+pub(crate) fn not_named(step: &StepName) -> String {
+    format!("the policy gives `{step}` no rights of its own, so the step has those of the run")
 }
 
 fn init(allow: &[String], json: bool) -> Result<u8, Failure> {

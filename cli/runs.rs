@@ -23,6 +23,7 @@ pub(crate) fn runs(asked: args::Runs, folders: &Folders, json: bool) -> Result<u
             policy,
             ttl,
             approved,
+            step,
             control,
         } => {
             let project = Project::open_with_file(policy.as_deref())?;
@@ -32,6 +33,7 @@ pub(crate) fn runs(asked: args::Runs, folders: &Folders, json: bool) -> Result<u
                 project: Some(project.folder.to_string_lossy().into_owned()),
                 ttl,
                 approved: approved.map(|digest| digest.to_string()),
+                step: step.map(|step| step.to_string()),
             };
             create(&asked, &socket(control, folders), json)
         }

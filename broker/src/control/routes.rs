@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use dashmap::DashMap;
-use policies::Digest;
+use policies::{Digest, StepName};
 use sdk::RunId;
 use sdk::api::{CreateRun, CreatedRun, RunInfo, SecretInfo};
 use serde::Deserialize;
@@ -124,6 +124,10 @@ async fn create_run(
                 .map_err(|_| wrong("`approved` is a digest such as `sha256:…`".to_owned()))?,
         ),
     };
+    let step = match asked.step.as_deref() {
+        None => None,
+        Some(text) => Some(StepName::parse(text).map_err(|error| wrong(error.to_string()))?),
+    };
     let path = Path::new(&asked.policy).to_owned();
     if !path.is_absolute() {
         // Relative to what? The caller's folder is not ours.
@@ -152,7 +156,7 @@ async fn create_run(
         // Who can reach this socket may start what the owner approved; approving is the owner's own.
         approved: None,
         ttl,
-        step: None,
+        step,
     };
     let new = api.broker.create_lasting_run(spec).await?;
     let run = Arc::clone(&new.run);

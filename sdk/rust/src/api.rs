@@ -22,6 +22,9 @@ pub struct CreateRun {
     /// The digest that the caller expects the policy to have. It approves nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved: Option<String>,
+    /// The only step that the token is to be good for. It has what the policy leaves to that step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
 }
 
 /// A run that was just created. The token is shown this once.

@@ -123,6 +123,7 @@ async fn until_told(
         unix(socket, OWNER_ONLY)?,
         Arc::clone(&engine.broker),
         projects,
+        None,
         resumed,
         shutdown.clone(),
     );

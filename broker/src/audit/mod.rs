@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use sdk::RunId;
 use sdk::audit::Event;
 use tokio::sync::oneshot;
 
@@ -23,6 +24,7 @@ mod read;
 mod repair;
 mod segment;
 mod show;
+mod tap;
 mod verify;
 mod writer;
 
@@ -38,6 +40,7 @@ pub(crate) use verify::verify;
 
 use medium::Laying;
 use queue::{Command, Queue};
+use tap::{Ear, Heard, Taps};
 use writer::Writer;
 
 /// The line of an event could not be made durable, so what it is about must not happen.
@@ -52,6 +55,7 @@ pub struct Audit {
     queue: Arc<Queue>,
     name: String,
     patience: Duration,
+    taps: Taps,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -89,6 +93,7 @@ impl Audit {
             queue,
             name,
             patience,
+            taps: Taps::default(),
             thread: Mutex::new(Some(thread)),
         })
     }
@@ -109,9 +114,12 @@ impl Audit {
     ) -> impl Future<Output = Result<(), AuditUnavailable>> + use<'_> {
         // Written out at once, so that nothing is copied and what waits for it stays small.
         let body = Body::new(event);
+        let heard = self.taps.ear(event);
         self.bounded(async {
             let body = body.map_err(|error| unwritten(&error))?;
-            flatten(self.queue.append(body).await.await)
+            flatten(self.queue.append(body).await.await)?;
+            heard.into_iter().for_each(Heard::tell);
+            Ok(())
         })
     }
 
@@ -121,11 +129,24 @@ impl Audit {
     /// is slowed down.
     pub fn note(&self, event: &Event) {
         match Body::new(event) {
-            Ok(body) => self.queue.push(Command::Note(body)),
+            Ok(body) => {
+                self.queue.push(Command::Note(body));
+                self.taps.ear(event).into_iter().for_each(Heard::tell);
+            }
             Err(error) => {
                 unwritten(&error);
             }
         }
+    }
+
+    /// Has an ear hear of a run's events, in the place of the one that heard of them before.
+    pub(crate) fn tap(&self, run: &RunId, ear: Ear) {
+        self.taps.add(run, ear);
+    }
+
+    /// Nobody hears of a run's events any more.
+    pub(crate) fn untap(&self, run: &RunId) {
+        self.taps.remove(run);
     }
 
     /// Returns once everything queued before is durable, signed, and its head is in the store.

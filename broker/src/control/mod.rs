@@ -17,10 +17,19 @@ use tokio_util::task::TaskTracker;
 use crate::token::{Alias, RunToken};
 use crate::{Broker, NewRun, Run};
 
+mod events;
+mod feed;
+mod hearing;
 mod problem;
 mod routes;
+mod step_routes;
+mod steps;
 #[cfg(test)]
 mod tests;
+
+use steps::Steps;
+
+pub use steps::{ReadyStep, StepListener, StepRefused, StepRunner};
 
 /// What the broker cannot know: policy files, and where the proxy is.
 pub trait Projects: Send + Sync + 'static {
@@ -42,15 +51,19 @@ pub trait Projects: Send + Sync + 'static {
 /// Serves the control API until it is told to stop, then finishes what was begun.
 ///
 /// Only processes of the same user are answered: the kernel says who calls. The socket's own permissions are the
-/// business of whoever binds it. The `resumed` runs are told of as if they had been created here.
+/// business of whoever binds it. The `resumed` runs are told of as if they had been created here. Steps are run by the
+/// `runner`, if there is one; when it stops, whoever gave it has to end the steps that are under way.
 pub async fn serve(
     listener: UnixListener,
     broker: Arc<Broker>,
     projects: Arc<dyn Projects>,
+    runner: Option<Arc<dyn StepRunner>>,
     resumed: Vec<NewRun>,
     shutdown: CancellationToken,
 ) {
-    let router = routes::router(broker, projects, resumed);
+    let steps = Arc::new(Steps::new(Arc::clone(&broker), runner));
+    let api = routes::Api::new(broker, projects, Arc::clone(&steps), shutdown.clone());
+    let router = routes::router(api, resumed);
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     let connections = TaskTracker::new();
     loop {
@@ -87,6 +100,8 @@ pub async fn serve(
     }
     connections.close();
     connections.wait().await;
+    steps.tasks.close();
+    steps.tasks.wait().await;
 }
 
 async fn converse(stream: UnixStream, router: axum::Router, shutdown: CancellationToken) {
@@ -101,7 +116,11 @@ async fn converse(stream: UnixStream, router: axum::Router, shutdown: Cancellati
         ended = connection.as_mut() => ended,
         () = shutdown.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            connection.await
+            // One who takes no more of an answer does not hold the end up.
+            match tokio::time::timeout(LAST, connection).await {
+                Ok(ended) => ended,
+                Err(_) => return,
+            }
         }
     };
     if let Err(error) = ended {
@@ -120,6 +139,9 @@ const CONNECTIONS: usize = 64;
 
 /// How long a caller may take to say what it wants.
 const HEADER: Duration = Duration::from_secs(10);
+
+/// How long an answer may take once it is to end. A step's is there when the step was ended.
+const LAST: Duration = Duration::from_secs(30);
 
 /// How long to wait when no connection can be accepted.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -23,6 +23,11 @@ impl Refused {
     }
 }
 
+/// The caller or we took too long.
+pub(super) fn too_slow() -> Refused {
+    Refused::new(StatusCode::REQUEST_TIMEOUT, "the call took too long")
+}
+
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
         let status = match error.kind() {

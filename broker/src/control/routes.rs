@@ -16,22 +16,45 @@ use policies::{Digest, StepName};
 use sdk::RunId;
 use sdk::api::{CreateRun, CreatedRun, RunInfo, SecretInfo};
 use serde::Deserialize;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use crate::audit::Record;
 use crate::{Broker, CreateRunSpec, Error, NewRun};
 
-use super::Projects;
-use super::problem::Refused;
+use super::problem::{Refused, too_slow};
+use super::steps::Steps;
+use super::{Projects, step_routes};
 
 /// What every call has at hand.
-struct Api {
-    broker: Arc<Broker>,
+pub(super) struct Api {
+    pub(super) broker: Arc<Broker>,
     projects: Arc<dyn Projects>,
+    pub(super) steps: Arc<Steps>,
+    /// One for each reader of events.
+    pub(super) readers: Arc<Semaphore>,
+    pub(super) shutdown: CancellationToken,
     /// How to use the runs that have not ended. It holds their tokens, in memory only.
     access: Arc<DashMap<RunId, CreatedRun>>,
 }
 
 impl Api {
+    pub(super) fn new(
+        broker: Arc<Broker>,
+        projects: Arc<dyn Projects>,
+        steps: Arc<Steps>,
+        shutdown: CancellationToken,
+    ) -> Self {
+        Self {
+            broker,
+            projects,
+            steps,
+            readers: Arc::new(Semaphore::new(READERS)),
+            shutdown,
+            access: Arc::new(DashMap::new()),
+        }
+    }
+
     /// Says how a sandbox uses a run, and remembers it until the run ends.
     fn give_access(&self, new: NewRun) -> Result<CreatedRun, String> {
         let created = self.projects.access(&new.run, &new.token, &new.alias)?;
@@ -46,19 +69,11 @@ impl Api {
     }
 }
 
-type Answer<T> = Result<Json<T>, Refused>;
+pub(super) type Answer<T> = Result<Json<T>, Refused>;
 
 /// Every call.
-pub(super) fn router(
-    broker: Arc<Broker>,
-    projects: Arc<dyn Projects>,
-    resumed: Vec<NewRun>,
-) -> Router {
-    let api = Arc::new(Api {
-        broker,
-        projects,
-        access: Arc::new(DashMap::new()),
-    });
+pub(super) fn router(api: Api, resumed: Vec<NewRun>) -> Router {
+    let api = Arc::new(api);
     for new in resumed {
         let id = new.run.id().clone();
         if let Err(why) = api.give_access(new) {
@@ -73,6 +88,7 @@ pub(super) fn router(
         .route("/v1/runs", get(list_runs).post(create_run))
         .route("/v1/runs/{id}", get(show_run).delete(end_run))
         .route("/v1/runs/{id}/access", get(access))
+        .route("/v1/runs/{id}/report", get(step_routes::report))
         .route("/v1/secrets", get(list_secrets))
         .route("/v1/audit", get(events))
         .fallback(|| async { Refused::new(StatusCode::NOT_FOUND, "there is no such call") })
@@ -82,8 +98,14 @@ pub(super) fn router(
                 "this call takes another method",
             )
         })
-        .layer(DefaultBodyLimit::max(BODY))
         .layer(middleware::from_fn(in_time))
+        // These take as long as what they are about.
+        .route(
+            "/v1/runs/{id}/steps",
+            get(step_routes::list).post(step_routes::run),
+        )
+        .route("/v1/runs/{id}/events", get(step_routes::events))
+        .layer(DefaultBodyLimit::max(BODY))
         .with_state(api)
 }
 
@@ -228,7 +250,7 @@ async fn run_info(api: &Api, id: RunId) -> Result<RunInfo, Refused> {
 }
 
 /// The run that the path names.
-struct Name(RunId);
+pub(super) struct Name(pub(super) RunId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {
     type Rejection = Refused;
@@ -265,12 +287,10 @@ where
 async fn in_time(request: Request, next: Next) -> Response {
     tokio::time::timeout(CALL, next.run(request))
         .await
-        .unwrap_or_else(|_| {
-            Refused::new(StatusCode::REQUEST_TIMEOUT, "the call took too long").into_response()
-        })
+        .unwrap_or_else(|_| too_slow().into_response())
 }
 
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Refused> {
     match tokio::task::spawn_blocking(work).await {
@@ -282,8 +302,11 @@ async fn blocking<T: Send + 'static>(
     }
 }
 
+/// How many may follow events at once: fewer than there may be connections.
+const READERS: usize = 32;
+
 /// The largest body.
 const BODY: usize = 64 * 1024;
 
 /// How long a call may take; a program that gives a secret may ask its owner.
-const CALL: Duration = Duration::from_secs(60);
+pub(super) const CALL: Duration = Duration::from_secs(60);

@@ -38,6 +38,8 @@ impl Projects for Here {
     }
 }
 
+mod steps;
+
 struct Served {
     world: World,
     broker: Arc<Broker>,
@@ -53,6 +55,10 @@ impl Served {
 
     /// Serves an installation, as the next process would.
     async fn of(world: World) -> Self {
+        Self::with(world, None).await
+    }
+
+    async fn with(world: World, runner: Option<Arc<dyn StepRunner>>) -> Self {
         let broker = world.broker();
         let socket = world.path().join("control.sock");
         let shutdown = CancellationToken::new();
@@ -63,6 +69,7 @@ impl Served {
             listener,
             Arc::clone(&broker),
             here,
+            runner,
             resumed,
             shutdown.clone(),
         );

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::RunId;
+use crate::report::Step;
 
 /// Asks for a run: `POST /v1/runs`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +71,64 @@ pub struct RunInfo {
     /// When it ended (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
+}
+
+/// Asks for a step of a run, now: `POST /v1/runs/{id}/steps`. What it says is what an entry of a steps file says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunStep {
+    /// The step's name, which decides what the policy leaves to it.
+    pub name: String,
+    /// The command and its arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub run: Vec<String>,
+    /// A line of shell, in the place of `run`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<String>,
+    /// Variables on top of the policy's.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Time on the clock, such as `"2m"`. No limit may be above the policy's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall: Option<String>,
+    /// Processor time of the whole process tree, such as `"60s"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_time: Option<String>,
+    /// Processors' worth of time per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<f64>,
+    /// Memory, such as `"512MiB"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
+    /// Bytes written to the workspace and `/tmp`, such as `"1GiB"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<String>,
+    /// Bytes in one file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_size: Option<String>,
+    /// Bytes of output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// Processes and threads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
+    /// Open files of one process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_files: Option<u64>,
+}
+
+/// A step that was asked for: `GET /v1/runs/{id}/steps`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepInfo {
+    /// Its name.
+    pub name: String,
+    /// Its place, from 1.
+    pub index: u32,
+    /// `waiting`, `running` or `ended`.
+    pub state: String,
+    /// What became of it, once it has ended; none if nothing of it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Step>,
 }
 
 /// What is known of a secret: its name and bindings, never its value.

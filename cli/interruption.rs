@@ -55,13 +55,21 @@ impl Interruption {
 
     async fn hear(self: Arc<Self>, mut signals: Signal, number: i32) {
         while signals.recv().await.is_some() {
-            if self.asked.swap(number, Ordering::SeqCst) != 0 {
+            if self.ask(number) {
                 at_once(number);
             }
+        }
+    }
+
+    /// Ends every sandbox, because of this signal. Whether that was asked before.
+    pub(crate) fn ask(&self, number: i32) -> bool {
+        let was_asked = self.asked.swap(number, Ordering::SeqCst) != 0;
+        if !was_asked {
             for (_, killer) in self.sandboxes().iter() {
                 killer.kill();
             }
         }
+        was_asked
     }
 
     /// Names one more sandbox that is to end; it ends now if that was asked already.

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod api_steps;
 mod approval;
 mod args;
 mod audit;

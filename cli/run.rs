@@ -144,7 +144,7 @@ fn all_steps(context: &Context<'_>, plan: &Plan, asked: &args::Run, json: bool) 
 }
 
 /// Makes what the run keeps on the disk; the layers of its workspace, where that is an overlay.
-fn layers(context: &Context<'_>) -> Result<Option<Layers>, Failure> {
+pub(crate) fn layers(context: &Context<'_>) -> Result<Option<Layers>, Failure> {
     let Context {
         folders,
         project,

@@ -18,6 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::api_steps::{Files, Sandboxes};
 use crate::args::{self, Listen};
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
@@ -33,7 +34,7 @@ pub(crate) fn serve(asked: args::Serve, folders: &Folders, json: bool) -> Result
         let _inside = runtime.enter();
         Doors::open(&asked.listen)?
     };
-    let engine = Engine::open(runtime, folders, doors.addresses.clone())?;
+    let engine = Arc::new(Engine::open(runtime, folders, doors.addresses.clone())?);
     engine.require_roots()?;
     let socket = asked.control.unwrap_or_else(|| folders.control_socket());
     let served = engine
@@ -89,7 +90,7 @@ impl Doors {
 }
 
 async fn until_told(
-    engine: &Engine,
+    engine: &Arc<Engine>,
     folders: &Folders,
     doors: Doors,
     socket: &Path,
@@ -115,7 +116,11 @@ async fn until_told(
             proxy.serve_shared(listener, told.cancelled_owned()).await;
         });
     }
+    let files = Arc::new(Files::default());
+    let sandboxes = Sandboxes::new(Arc::clone(engine), folders.clone(), Arc::clone(&files));
+    let sandboxes = Arc::new(sandboxes);
     let projects = Arc::new(Here {
+        files,
         folders: folders.clone(),
         address: doors.addresses.first().copied(),
     });
@@ -123,7 +128,7 @@ async fn until_told(
         unix(socket, OWNER_ONLY)?,
         Arc::clone(&engine.broker),
         projects,
-        None,
+        Some(Arc::clone(&sandboxes) as _),
         resumed,
         shutdown.clone(),
     );
@@ -143,6 +148,8 @@ async fn until_told(
         // What restarts services sends this: the runs are left to the server that follows.
         _ = terminate.recv() => false,
     };
+    // The steps end before the calls that wait for them.
+    sandboxes.end();
     shutdown.cancel();
     while serving.join_next().await.is_some() {}
     if is_over {
@@ -203,6 +210,7 @@ fn unix(path: &Path, mode: u32) -> Result<UnixListener, Failure> {
 /// How the control API finds projects on this machine, and tells where the proxy is.
 struct Here {
     folders: Folders,
+    files: Arc<Files>,
     address: Option<SocketAddr>,
 }
 
@@ -214,6 +222,7 @@ impl Projects for Here {
     ) -> Result<(Arc<Policy>, PathBuf), String> {
         let folder = project.or(policy.parent()).unwrap_or(Path::new("/"));
         let project = Project::open_in(folder, policy).map_err(|failure| failure.told())?;
+        self.files.remember(&project);
         Ok((project.policy, project.folder))
     }
 

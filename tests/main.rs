@@ -24,5 +24,6 @@ mod restart;
 mod searching;
 mod signals;
 mod stand_ins;
+mod step_rights;
 mod steps;
 mod support;

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::Path;
 
 use launcher::Stdin;
-use policies::reader::{At, Findings, Item, Section, SourceText, nearest, parse_toml};
+use policies::reader::{At, Findings, Item, Section, SourceText, nearest, parse_json, parse_toml};
 use policies::{Diagnostic, Limits, StepName};
 
 use super::StepSpec;
@@ -83,6 +83,24 @@ fn text(path: &Path) -> Result<String, String> {
         return Err("it is larger than 1 MiB".to_owned());
     }
     Ok(text)
+}
+
+/// Reads one entry, given as JSON of the same model. It needs no other: who asks for it decides when it runs.
+pub(crate) fn read_one(text: &str, limits: &Limits) -> Result<Planned, Vec<Diagnostic>> {
+    let source = SourceText::without_spans("the step", text);
+    let findings = Findings::default();
+    let root = parse_json(&source, &findings);
+    let known: Vec<&str> = OWN_KEYS.iter().chain(Limits::KEYS).copied().collect();
+    let section = Section::open(&source, &findings, &root, "", &known);
+    for key in ["needs", "continue_on_failure"] {
+        if let Some(item) = section.item(key) {
+            let message = format!("`{key}` is for the steps of a file");
+            let hint = "a step that is asked for alone runs when it is asked for".to_owned();
+            item.refuse(message, Some(hint));
+        }
+    }
+    let step = read_step(&section, 0, limits);
+    findings.into_result(step)
 }
 
 fn parse(name: &str, text: &str, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {

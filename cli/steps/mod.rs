@@ -13,12 +13,12 @@ mod shown;
 mod sink;
 mod touched;
 
-pub(crate) use attempts::Attempted;
-pub(crate) use file::{Plan, read};
+pub(crate) use attempts::{Attempted, attempt};
+pub(crate) use file::{Plan, Planned, read, read_one};
 pub(crate) use labelled::Labelled;
 pub(crate) use layers::{Layer, Layers};
 pub(crate) use many::{Progress, run_all};
 pub(crate) use one::{Context, Ended, StepSpec, make_run_folder, run_step};
-pub(crate) use report::{State, report};
+pub(crate) use report::{State, of_attempted, report};
 pub(crate) use shown::{headline, lines, outcome};
 pub(crate) use sink::{Plain, Sink};

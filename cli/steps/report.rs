@@ -117,6 +117,13 @@ fn step(tally: &Tally, spec: &StepSpec, progress: &Progress) -> Step {
     step
 }
 
+/// What became of one step, but for what it reached.
+pub(crate) fn of_attempted(spec: &StepSpec, attempted: &Attempted) -> Step {
+    let mut step = step(&Tally::default(), spec, &Progress::NotReached);
+    ended(&mut step, attempted);
+    step
+}
+
 fn ended(step: &mut Step, attempted: &Attempted) {
     step.outcome = attempted.outcome.clone();
     step.started = Some(attempted.started.to_string());

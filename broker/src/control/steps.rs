@@ -320,6 +320,8 @@ fn compose(broker: &Broker, run: &RunId, steps: Vec<Step>) -> Result<Option<Repo
         reached: whole.reached(),
         denied: whole.denied(),
         failed: whole.failed(),
+        resume_from: failed.map(|step| step.name.clone()),
+        not_isolated: Vec::new(),
         steps,
     }))
 }

@@ -1,0 +1,217 @@
+//! The steps that programs ask `valetkey serve` for, one by one: in this machine's sandboxes, over the run's layers.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use broker::Run;
+use broker::control::{ReadyStep, StepListener, StepRefused, StepRunner};
+use launcher::{Isolation, Stream};
+use policies::Digest;
+use sdk::RunId;
+use sdk::report::Step;
+
+use crate::engine::Engine;
+use crate::failure::Failure;
+use crate::folders::Folders;
+use crate::interruption::Interruption;
+use crate::output::say;
+use crate::project::Project;
+use crate::run;
+use crate::steps::{self, Context, Ended, Layer, Layers, Planned, Sink, StepSpec};
+
+/// The policy files of the projects that runs were created for here.
+#[derive(Debug, Default)]
+pub(crate) struct Files(Mutex<HashMap<(PathBuf, Digest), PathBuf>>);
+
+impl Files {
+    /// Remembers which file a policy came from.
+    pub(crate) fn remember(&self, project: &Project) {
+        if let Some(file) = &project.file {
+            let key = (project.folder.clone(), *project.policy.digest());
+            lock(&self.0).insert(key, file.clone());
+        }
+    }
+
+    fn find(&self, folder: &Path, digest: &Digest) -> Option<PathBuf> {
+        let key = (folder.to_owned(), *digest);
+        lock(&self.0).get(&key).cloned()
+    }
+}
+
+/// Runs steps in sandboxes of this machine.
+pub(crate) struct Sandboxes(Arc<Inner>);
+
+struct Inner {
+    engine: Arc<Engine>,
+    folders: Folders,
+    files: Arc<Files>,
+    interruption: Interruption,
+    runs: Mutex<HashMap<RunId, Arc<Mutex<Workspace>>>>,
+}
+
+/// What the steps of a run have in common.
+struct Workspace {
+    project: Project,
+    /// The layers of its workspace, where that is an overlay, with those that were written, the oldest first.
+    layers: Option<Layers>,
+    written: Vec<Layer>,
+}
+
+impl Sandboxes {
+    pub(crate) fn new(engine: Arc<Engine>, folders: Folders, files: Arc<Files>) -> Self {
+        Self(Arc::new(Inner {
+            engine,
+            folders,
+            files,
+            interruption: Interruption::default(),
+            runs: Mutex::default(),
+        }))
+    }
+
+    /// Ends the steps that are under way, and all that come.
+    pub(crate) fn end(&self) {
+        const SIGTERM: i32 = 15;
+        self.0.interruption.ask(SIGTERM);
+    }
+}
+
+impl StepRunner for Sandboxes {
+    fn read(&self, run: &Arc<Run>, asked: &str) -> Result<Box<dyn ReadyStep>, StepRefused> {
+        let planned = steps::read_one(asked, run.policy().limits()).map_err(|found| {
+            StepRefused::Wrong(Failure::mistakes("the step", "step-invalid", &found).told())
+        })?;
+        Ok(Box::new(Ready {
+            workspace: self.0.workspace(run)?,
+            all: Arc::clone(&self.0),
+            run: Arc::clone(run),
+            planned,
+        }))
+    }
+}
+
+impl Inner {
+    /// What the steps of a run have in common, made for its first step and let go when the run ends.
+    fn workspace(self: &Arc<Self>, run: &Arc<Run>) -> Result<Arc<Mutex<Workspace>>, StepRefused> {
+        let mut runs = lock(&self.runs);
+        if let Some(found) = runs.get(run.id()) {
+            return Ok(Arc::clone(found));
+        }
+        let policy = run.policy();
+        let file = self.files.find(run.project(), policy.digest());
+        let is_known = file.is_some() && !self.folders.run(run.id()).join("layers").exists();
+        if !is_known {
+            // Which file to keep from it, and what its steps have written, is known only to the server that did it.
+            let what = "the run began under an earlier server, so it can have no more steps here";
+            return Err(StepRefused::NotNow(what.to_owned()));
+        }
+        let project = Project {
+            folder: run.project().to_owned(),
+            file,
+            policy,
+        };
+        let layers = run::layers(&self.context(&project, run))
+            .map_err(|failure| StepRefused::Cannot(failure.told()))?;
+        let workspace = Arc::new(Mutex::new(Workspace {
+            project,
+            layers,
+            written: Vec::new(),
+        }));
+        runs.insert(run.id().clone(), Arc::clone(&workspace));
+        let (all, run) = (Arc::clone(self), Arc::clone(run));
+        self.engine.runtime().spawn(async move {
+            run.ended().await;
+            let forgetting = tokio::task::spawn_blocking(move || {
+                let workspace = lock(&all.runs).remove(run.id());
+                // A step that is under way is waited for.
+                if let Some(workspace) = workspace
+                    && let Some(layers) = lock(&workspace).layers.take()
+                {
+                    layers.remove_empty();
+                }
+            });
+            if let Err(error) = forgetting.await {
+                say(format_args!(
+                    "note: the layers of a run could not be let go: {error}"
+                ));
+            }
+        });
+        Ok(workspace)
+    }
+
+    fn context<'a>(&'a self, project: &'a Project, run: &'a Arc<Run>) -> Context<'a> {
+        Context {
+            folders: &self.folders,
+            project,
+            engine: &self.engine,
+            run,
+            interruption: &self.interruption,
+            isolation: Isolation::Namespaces,
+        }
+    }
+}
+
+/// A step that was read.
+struct Ready {
+    all: Arc<Inner>,
+    run: Arc<Run>,
+    workspace: Arc<Mutex<Workspace>>,
+    planned: Planned,
+}
+
+impl ReadyStep for Ready {
+    fn name(&self) -> &str {
+        &self.planned.spec.name
+    }
+
+    fn run(
+        mut self: Box<Self>,
+        index: u32,
+        listener: &dyn StepListener,
+    ) -> Result<Step, StepRefused> {
+        self.planned.spec.index = index;
+        let mut workspace = lock(&self.workspace);
+        let Workspace {
+            project,
+            layers,
+            written,
+        } = &mut *workspace;
+        if !self.run.is_active() || self.all.interruption.is_asked() {
+            return Err(StepRefused::NotNow("the run has ended".to_owned()));
+        }
+        let context = self.all.context(project, &self.run);
+        let sink = Told(listener);
+        let attempted = steps::attempt(&context, &self.planned, layers.as_ref(), written, &sink);
+        let step = steps::of_attempted(&self.planned.spec, &attempted);
+        // As in a file of steps: what a failed one changed stays, and the next one sees it.
+        written.extend(attempted.layer);
+        Ok(step)
+    }
+}
+
+/// Passes what a step does on to whoever asked for it.
+struct Told<'l>(&'l dyn StepListener);
+
+impl Sink for Told<'_> {
+    fn started(&self, _: &StepSpec, _: u32) {
+        self.0.started();
+    }
+
+    fn output(&self, _: &StepSpec, stream: Stream, bytes: &[u8]) {
+        let stream = match stream {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+        };
+        self.0.output(stream, bytes);
+    }
+
+    fn ended(&self, _: &StepSpec, _: u32, _: Result<&Ended, &Failure>) {}
+
+    fn note(&self, _: &StepSpec, text: &str) {
+        self.0.note(text);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

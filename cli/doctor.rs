@@ -10,7 +10,8 @@ use crate::output::{self, data};
 
 /// Tries everything and says what to do about what does not work.
 pub(crate) fn doctor(folders: &Folders, as_json: bool) -> Result<u8, Failure> {
-    let mut checks = launcher::doctor();
+    let mut checks = launcher::doctor(&folders.state);
+    let limits = launcher::limits_kept_by();
     checks.push(state(folders));
     let works = checks.iter().all(|check| check.ok || check.optional);
     if as_json {
@@ -23,6 +24,8 @@ pub(crate) fn doctor(folders: &Folders, as_json: bool) -> Result<u8, Failure> {
                 "detail": check.detail,
                 "advice": check.advice,
             })).collect::<Vec<_>>(),
+            "limits": limits.iter().map(|(name, by)| ((*name).to_owned(), json!(by)))
+                .collect::<serde_json::Map<_, _>>(),
         }));
         return Ok(if works { 0 } else { 1 });
     }
@@ -37,10 +40,22 @@ pub(crate) fn doctor(folders: &Folders, as_json: bool) -> Result<u8, Failure> {
             data(format_args!("      {}", check.advice));
         }
     }
-    data(if works {
-        "`valetkey run` works on this machine"
-    } else {
-        "`valetkey run` does not work on this machine yet"
+    let kept: Vec<String> = limits
+        .iter()
+        .map(|(name, by)| format!("{name} by {by}"))
+        .collect();
+    if !kept.is_empty() {
+        data(format_args!("limits: {}", kept.join(", ")));
+    }
+    let has_less = checks
+        .iter()
+        .any(|check| check.name == launcher::WITHOUT_NAMESPACES && check.ok);
+    data(match (works, has_less) {
+        (true, _) => "`valetkey run` works on this machine",
+        (false, true) => {
+            "`valetkey run` does not work on this machine yet; `valetkey run --isolation landlock` does, and isolates less"
+        }
+        (false, false) => "`valetkey run` does not work on this machine yet",
     });
     Ok(if works { 0 } else { 1 })
 }

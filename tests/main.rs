@@ -16,6 +16,7 @@ mod foresight;
 mod licences;
 mod limits;
 mod network;
+mod places;
 mod policy;
 mod programs;
 mod promises;

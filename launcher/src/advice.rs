@@ -2,30 +2,81 @@
 
 use std::io;
 
+/// What tells why a user namespace cannot be made or used. It explains a refusal that was met; nothing is tried less or
+/// more because of it.
+#[derive(Debug, Default)]
+struct Clues {
+    apparmor_restricts: bool,
+    most_is_zero: bool,
+    unprivileged_is_off: bool,
+    in_sandbox: bool,
+    program: String,
+}
+
+impl Clues {
+    fn find() -> Self {
+        let says = |path: &str, value: &str| {
+            std::fs::read_to_string(path).is_ok_and(|text| text.trim() == value)
+        };
+        Self {
+            apparmor_restricts: says(
+                "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+                "1",
+            ),
+            most_is_zero: says("/proc/sys/user/max_user_namespaces", "0"),
+            unprivileged_is_off: says("/proc/sys/kernel/unprivileged_userns_clone", "0"),
+            in_sandbox: std::env::var_os("VALETKEY_RUN").is_some(),
+            program: std::env::current_exe()
+                .map(|path| path.display().to_string())
+                .unwrap_or_else(|_| "/usr/local/bin/valetkey".into()),
+        }
+    }
+}
+
 /// Advice about a user namespace that cannot be made or used.
 pub(crate) fn user_namespace() -> String {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    if read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").trim() == "1" {
-        let program = std::env::current_exe()
-            .map(|path| path.display().to_string())
-            .unwrap_or_else(|_| "/usr/local/bin/valetkey".into());
+    from_clues(&Clues::find())
+}
+
+fn from_clues(clues: &Clues) -> String {
+    if clues.in_sandbox {
+        return "this is a sandbox of Valetkey already, and none can be started in another: start both from outside, \
+                as two runs"
+            .into();
+    }
+    if clues.apparmor_restricts {
+        let program = &clues.program;
         return format!(
             "AppArmor keeps programs from using user namespaces here; allow it for this program: put\n\
              abi <abi/4.0>,\ninclude <tunables/global>\nprofile valetkey {program} flags=(unconfined) {{\n  userns,\n}}\n\
              into /etc/apparmor.d/valetkey and run `sudo apparmor_parser -r /etc/apparmor.d/valetkey`"
         );
     }
-    if read("/proc/sys/user/max_user_namespaces").trim() == "0" {
+    if clues.most_is_zero {
         return "user namespaces are turned off here; run `sudo sysctl user.max_user_namespaces=10000`"
             .into();
     }
-    if read("/proc/sys/kernel/unprivileged_userns_clone").trim() == "0" {
+    if clues.unprivileged_is_off {
         return "user namespaces are turned off here; run `sudo sysctl kernel.unprivileged_userns_clone=1`"
             .into();
     }
     "a system call filter or a container keeps namespaces from being made: in Docker, run the container with \
      `--security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined` \
-     (or put the whole container behind `valetkey serve`)"
+     (or put the whole container behind `valetkey serve`, or take less isolation with `--isolation landlock`)"
+        .into()
+}
+
+/// Advice about a step around the file system, by what the kernel said.
+pub(crate) fn step(errno: i32) -> String {
+    match errno {
+        libc::ENOSYS => too_old(),
+        _ => user_namespace(),
+    }
+}
+
+fn too_old() -> String {
+    "this kernel, or a system call filter, does not know a call that is needed: use Linux 5.12 or newer; in Docker, version \
+     23 or newer"
         .into()
 }
 
@@ -91,10 +142,12 @@ pub(crate) fn tree(id_mapped: bool, error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EUSERS) => user_namespace(),
         Some(libc::EPERM) => {
-            "this root may not mount (a container?): run as an ordinary user, or give the container \
-             CAP_SYS_ADMIN"
+            "this root may not mount (a container?): run as an ordinary user, give the container CAP_SYS_ADMIN with \
+             `--cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined`, put the whole \
+             container behind `valetkey serve`, or take less isolation with `--isolation landlock`"
                 .into()
         }
+        Some(libc::ENOSYS) => too_old(),
         Some(libc::EINVAL | libc::EOPNOTSUPP) if id_mapped => {
             "the file system cannot be shown as another user's (an id-mapped mount): run as the ordinary user who \
              owns the folder, or move it to ext4, xfs or btrfs"
@@ -131,6 +184,7 @@ pub(crate) fn op(op: &crate::plan::Op, errno: i32) -> String {
             "a folder was exchanged for a symbolic link meanwhile; run it again".into()
         }
         _ if errno == libc::EPERM => user_namespace(),
+        _ if errno == libc::ENOSYS => too_old(),
         _ => "run `valetkey doctor`".into(),
     }
 }
@@ -145,5 +199,85 @@ pub(crate) fn network(errno: i32) -> String {
                 .into()
         }
         _ => "run `valetkey doctor`".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::plan::Op;
+
+    fn clues(change: impl FnOnce(&mut Clues)) -> String {
+        let mut clues = Clues {
+            program: "/opt/valetkey".into(),
+            ..Clues::default()
+        };
+        change(&mut clues);
+        from_clues(&clues)
+    }
+
+    #[test]
+    fn a_refused_user_namespace_is_explained_by_what_refuses_it() {
+        let apparmor = clues(|clues| clues.apparmor_restricts = true);
+        assert!(
+            apparmor.contains("profile valetkey /opt/valetkey flags=(unconfined) {\n  userns,")
+        );
+        assert!(apparmor.contains("sudo apparmor_parser -r /etc/apparmor.d/valetkey"));
+        assert!(clues(|clues| clues.most_is_zero = true).contains("sudo sysctl user.max_user"));
+        let off = clues(|clues| clues.unprivileged_is_off = true);
+        assert!(off.contains("sudo sysctl kernel.unprivileged_userns_clone=1"));
+        let container = clues(|_| {});
+        assert!(container.contains("--security-opt seccomp=unconfined"));
+        assert!(container.contains("--isolation landlock"));
+        // What is true inside a sandbox of ours says more than what the machine says.
+        let nested = clues(|clues| (clues.in_sandbox, clues.apparmor_restricts) = (true, true));
+        assert!(nested.contains("start both from outside"));
+    }
+
+    #[test]
+    fn an_old_kernel_is_named_for_what_it_lacks() {
+        for advice in [
+            step(libc::ENOSYS),
+            tree(false, &io::Error::from_raw_os_error(libc::ENOSYS)),
+        ] {
+            assert!(advice.contains("Linux 5.12"), "{advice}");
+        }
+        let terminals = Op::Terminals {
+            at: CString::default(),
+        };
+        assert!(op(&terminals, libc::ENOSYS).contains("Linux 5.12"));
+        // Without id-mapped mounts for the file system.
+        let mapped = tree(true, &io::Error::from_raw_os_error(libc::EINVAL));
+        assert!(mapped.contains("ext4, xfs or btrfs"), "{mapped}");
+    }
+
+    #[test]
+    fn a_covered_proc_and_an_overlay_in_a_container_have_answers_of_their_own() {
+        let processes = Op::Processes {
+            at: CString::default(),
+        };
+        assert!(op(&processes, libc::EPERM).contains("systempaths=unconfined"));
+        assert!(!op(&processes, libc::ENOMEM).contains("systempaths"));
+        assert!(network(libc::EOPNOTSUPP).contains("modprobe nf_tables"));
+    }
+
+    #[test]
+    fn landlock_is_missing_for_several_reasons() {
+        assert!(landlock(Ok(4)).contains("version 4"));
+        assert!(landlock(Err(Errno::OPNOTSUPP)).contains("`lsm=`"));
+        assert!(landlock(Err(Errno::NOSYS)).contains("gVisor"));
+        assert!(landlock(Err(Errno::PERM)).contains("system call filter"));
+        assert!(landlock(Ok(LANDLOCK)).contains("doctor"));
+    }
+
+    #[test]
+    fn a_filter_that_asks_is_missing_for_several_reasons() {
+        assert!(asking(libc::EBUSY).contains("start it outside"));
+        assert!(asking(libc::EINVAL).contains("gVisor"));
+        assert!(asking(libc::ENOSYS).contains("CONFIG_SECCOMP_FILTER"));
     }
 }

@@ -91,6 +91,22 @@ impl Cgroup {
         }
     }
 
+    /// Which limits the kernel keeps, and by which groups.
+    pub(crate) fn keeps(&self) -> [(&'static str, Option<&'static str>); 4] {
+        let by = |group: &Option<Group>| {
+            group.as_ref().map(|group| match group.version {
+                Version::Two => "control group v2",
+                Version::One => "control group v1",
+            })
+        };
+        [
+            ("memory", by(&self.memory)),
+            ("cpus", by(&self.cpu)),
+            ("processes", by(&self.processes)),
+            ("cpu_time", by(&self.accounting)),
+        ]
+    }
+
     /// Whether the kernel keeps the memory limit.
     pub(crate) fn bounds_memory(&self) -> bool {
         self.memory.is_some()

@@ -34,8 +34,17 @@ pub(crate) fn mount_root(stage: &CStr) -> Result<OwnedFd, Errno> {
 /// Makes the finished root read-only and the only one.
 pub(crate) fn enter_root(root: BorrowedFd<'_>) -> Result<(), Errno> {
     sys::mount_setattr(root, attributes(RDONLY), false)?;
-    rustix::process::pivot_root(c".", c".")?;
-    mnt::unmount(c".", mnt::UnmountFlags::DETACH)?;
+    match rustix::process::pivot_root(c".", c".") {
+        Ok(()) => mnt::unmount(c".", mnt::UnmountFlags::DETACH)?,
+        // The root is an initial memory disk, which cannot be left (pivot_root(2)): the new one is laid over it. What lies
+        // below is out of reach without the right to mount or to change roots.
+        Err(Errno::INVAL) => {
+            let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+            mnt::move_mount(root, c"", CWD, c"/", flags)?;
+            rustix::process::chroot(c".")?;
+        }
+        Err(errno) => return Err(errno),
+    }
     rustix::process::chdir(c"/")
 }
 

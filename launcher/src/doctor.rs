@@ -8,14 +8,16 @@ use crate::answer::Check;
 use crate::cgroup::Cgroup;
 use crate::error::Error;
 use crate::prepare::prepare;
-use crate::spec::{Limits, NetworkMode, Spec, Workspace, WorkspaceMode};
+use crate::spec::{Isolation, Limits, NetworkMode, Spec, Workspace, WorkspaceMode};
 
 /// Tries everything the launcher needs, for real, and says what to do about what does not work.
 ///
-/// Each attempt is a sandbox that runs `true`. Nothing is left behind.
-pub fn doctor() -> Vec<Check> {
+/// Each attempt is a sandbox that runs `true`, or a process that does the one thing. Nothing is left behind. Layers of
+/// workspaces are tried in `folder`, where they will be.
+pub fn doctor(folder: &Path) -> Vec<Check> {
     let by_root = rustix::process::geteuid().is_root();
     let mut checks = vec![kernel()];
+    checks.extend(crate::facilities::check());
     checks.push(attempt(
         "sandbox",
         "namespaces, mounts by descriptor, proc, system call filter",
@@ -29,6 +31,7 @@ pub fn doctor() -> Vec<Check> {
         &captured,
     ));
     checks.push(workspace(
+        folder,
         "writable workspace",
         if by_root {
             "shown as the sandbox's user's (id-mapped mount)"
@@ -38,6 +41,7 @@ pub fn doctor() -> Vec<Check> {
         |_| WorkspaceMode::ReadWrite,
     ));
     checks.push(workspace(
+        folder,
         "overlay workspace",
         "changes are kept apart from the folder (overlayfs)",
         |layers| WorkspaceMode::Overlay {
@@ -47,6 +51,17 @@ pub fn doctor() -> Vec<Check> {
         },
     ));
     checks.push(crate::landlock::check());
+    let mut landlocked = plain();
+    landlocked.isolation = Isolation::Landlock;
+    landlocked.network = NetworkMode::ProxyOnly;
+    checks.push(Check {
+        optional: true,
+        ..attempt(
+            WITHOUT_NAMESPACES,
+            "Landlock and questions to the supervisor (`--isolation landlock`)",
+            &landlocked,
+        )
+    });
     checks.extend(groups());
     checks
 }
@@ -84,8 +99,13 @@ fn plain() -> Spec {
     spec
 }
 
-fn workspace(name: &'static str, what: &str, mode: impl FnOnce(&Path) -> WorkspaceMode) -> Check {
-    match Scratch::new() {
+fn workspace(
+    folder: &Path,
+    name: &'static str,
+    what: &str,
+    mode: impl FnOnce(&Path) -> WorkspaceMode,
+) -> Check {
+    match Scratch::new(folder) {
         Ok(scratch) => {
             let mut spec = plain();
             spec.view.workspace = Some(Workspace {
@@ -135,6 +155,45 @@ fn attempt(name: &'static str, what: &str, spec: &Spec) -> Check {
         detail,
         advice,
     }
+}
+
+/// What keeps each limit of a run here: the kernel, by a group that is made and removed again, or we, by watching.
+pub fn limits_kept_by() -> Vec<(&'static str, &'static str)> {
+    let group = Cgroup::create(&Limits {
+        memory: Some(1 << 30),
+        cpus: Some(1.0),
+        cpu_time: Some(std::time::Duration::from_secs(60)),
+        processes: Some(128),
+        ..Limits::default()
+    });
+    let kept: Vec<_> = group
+        .as_ref()
+        .map(Cgroup::keeps)
+        .into_iter()
+        .flatten()
+        .collect();
+    let by_group = |name: &str| kept.iter().find(|(other, _)| *other == name)?.1;
+    vec![
+        ("memory", by_group("memory").unwrap_or("watching")),
+        ("cpus", by_group("cpus").unwrap_or("whole processors")),
+        (
+            "cpu_time",
+            match by_group("cpu_time") {
+                Some("control group v2") => "watching a control group v2",
+                Some(_) => "watching a control group v1",
+                None => "watching",
+            },
+        ),
+        (
+            "processes",
+            by_group("processes").unwrap_or("resource limit"),
+        ),
+        ("wall", "watching"),
+        ("disk", "file system and watching"),
+        ("file_size", "resource limit"),
+        ("open_files", "resource limit"),
+        ("output", "watching"),
+    ]
 }
 
 /// Tries a sandbox of namespaces with this network, once.
@@ -192,13 +251,14 @@ fn groups() -> Vec<Check> {
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new() -> std::io::Result<Self> {
+    fn new(folder: &Path) -> std::io::Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
-        // A disk if there is one: memory file systems cannot hold an overlay's layer before Linux 6.6.
-        let above = ["/var/tmp", "/tmp"]
-            .into_iter()
-            .find(|folder| Path::new(folder).is_dir());
-        let above = Path::new(above.unwrap_or("/tmp")).canonicalize()?;
+        // The folder is made when it is first used; until then the one above it says as much.
+        let above = folder
+            .ancestors()
+            .find(|above| above.is_dir())
+            .unwrap_or(Path::new("/var/tmp"))
+            .canonicalize()?;
         let mut private = std::fs::DirBuilder::new();
         private.mode(0o700);
         for number in 0..100 {
@@ -224,6 +284,9 @@ impl Drop for Scratch {
         let _ = crate::workspace::remove_folder(&self.0);
     }
 }
+
+/// What the check of a sandbox without namespaces is called.
+pub const WITHOUT_NAMESPACES: &str = "sandbox without namespaces";
 
 /// `mount_setattr` with id-mapped mounts.
 const OLDEST: (u32, u32) = (5, 12);

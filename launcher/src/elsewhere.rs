@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{Check, Doors, Error, Finished, Signal, Spec, Stream, WindowSize};
+use crate::{Brokered, Check, Doors, Error, Finished, Signal, Spec, Stream, WindowSize};
 
 /// A sandbox that has been checked against the host. There is none on this system.
 #[derive(Debug)]
@@ -37,6 +37,11 @@ impl Prepared {
         match self.never {}
     }
 
+    /// What this sandbox does not keep apart from the machine.
+    pub fn not_isolated(&self) -> &'static [&'static str] {
+        match self.never {}
+    }
+
     /// Hidden files of the workspace.
     pub fn hidden(&self) -> &[PathBuf] {
         match self.never {}
@@ -53,6 +58,8 @@ impl Prepared {
 pub struct Started {
     /// The run's listeners.
     pub doors: Option<Doors>,
+    /// The run's connections, where it has no network of its own.
+    pub brokered: Option<Brokered>,
     /// The command's standard input.
     pub input: Option<OwnedFd>,
     /// The sandbox's terminal.
@@ -133,7 +140,7 @@ impl AsFd for Terminal {
 pub fn ignore_background_reads() {}
 
 /// Says that the launcher needs Linux.
-pub fn doctor() -> Vec<Check> {
+pub fn doctor(_folder: &Path) -> Vec<Check> {
     vec![Check {
         name: "Linux",
         ok: false,
@@ -147,3 +154,11 @@ pub fn doctor() -> Vec<Check> {
 pub fn remove_folder(folder: &std::path::Path) -> std::io::Result<()> {
     std::fs::remove_dir_all(folder)
 }
+
+/// None: there is no launcher here.
+pub fn limits_kept_by() -> Vec<(&'static str, &'static str)> {
+    Vec::new()
+}
+
+/// What the check of a sandbox without namespaces is called.
+pub const WITHOUT_NAMESPACES: &str = "sandbox without namespaces";

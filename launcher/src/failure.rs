@@ -42,13 +42,10 @@ fn other_failure(other: Other, errno: i32) -> (String, String) {
     let doctor = || String::from("run `valetkey doctor`");
     let (part, advice) = match other {
         Other::Descriptors => ("passing descriptors", doctor()),
-        Other::User => ("taking the sandbox's user", crate::advice::user_namespace()),
-        Other::Private => ("making mounts private", crate::advice::user_namespace()),
-        Other::Root => ("mounting a new root", crate::advice::user_namespace()),
-        Other::Pivot => (
-            "changing to the new root",
-            "the host's root is an initial memory disk, which cannot be left; boot from another root".into(),
-        ),
+        Other::User => ("taking the sandbox's user", crate::advice::step(errno)),
+        Other::Private => ("making mounts private", crate::advice::step(errno)),
+        Other::Root => ("mounting a new root", crate::advice::step(errno)),
+        Other::Pivot => ("changing to the new root", crate::advice::step(errno)),
         Other::Loopback => ("bringing loopback up", crate::advice::network(errno)),
         Other::Routes => ("making every address local", crate::advice::network(errno)),
         Other::Capture => ("capturing connections", crate::advice::network(errno)),

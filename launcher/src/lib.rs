@@ -41,6 +41,8 @@ mod doctor;
 #[cfg(target_os = "linux")]
 mod etc;
 #[cfg(target_os = "linux")]
+mod facilities;
+#[cfg(target_os = "linux")]
 mod failure;
 #[cfg(target_os = "linux")]
 mod fallback;
@@ -113,7 +115,7 @@ pub use weaken::Layer;
 pub use weaken::Weaken;
 
 #[cfg(target_os = "linux")]
-pub use doctor::doctor;
+pub use doctor::{WITHOUT_NAMESPACES, doctor, limits_kept_by};
 #[cfg(target_os = "linux")]
 pub use listing::{HiddenFile, Listing, ShownPlace};
 #[cfg(target_os = "linux")]
@@ -129,5 +131,6 @@ pub use workspace::remove_folder;
 
 #[cfg(not(target_os = "linux"))]
 pub use elsewhere::{
-    Killer, Prepared, Started, Terminal, doctor, ignore_background_reads, prepare, remove_folder,
+    Killer, Prepared, Started, Terminal, WITHOUT_NAMESPACES, doctor, ignore_background_reads,
+    limits_kept_by, prepare, remove_folder,
 };

@@ -252,8 +252,7 @@ fn a_sandbox_in_a_sandbox_says_so() {
     let binary = world.command(&["doctor"]).get_program().to_owned();
     let own = world.path("project/valetkey");
     fs::copy(binary, &own).unwrap();
-    let line =
-        "cd $HOME && exec $OLDPWD/valetkey run --config-dir $HOME/c --state-dir $HOME/s -- true";
+    let line = "mkdir -p $HOME/w && cd $HOME/w && exec $OLDPWD/valetkey run --config-dir $HOME/c --state-dir $HOME/s -- true";
     let finished = world.run(&["sh", "-c", line]);
     assert_eq!(finished.code(), 125, "{}", finished.all());
     finished.says("this is a sandbox of Valetkey already");

@@ -407,8 +407,9 @@ fn limits_are_kept_by_watching() {
         let cpu = python("while True: pass")
             .with(|spec| spec.limits.cpu_time = Some(std::time::Duration::from_millis(500)));
         assert_eq!(which(cpu), Limit::CpuTime);
-        let disk = python("f = open('f', 'wb')\nwhile True: f.write(b'x' * 4096)")
-            .with(|spec| spec.limits.disk = Some(8 << 20));
+        let disk =
+            python("n = 0\nwhile True:\n    open('f%d' % n, 'wb').write(b'x' * (1 << 20)); n += 1")
+                .with(|spec| spec.limits.disk = Some(8 << 20));
         assert_eq!(which(disk), Limit::Disk);
     });
 }

@@ -11,6 +11,7 @@ use policies::Digest;
 use sdk::RunId;
 use sdk::report::Step;
 
+use crate::console::Console;
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::folders::Folders;
@@ -46,7 +47,7 @@ struct Inner {
     engine: Arc<Engine>,
     folders: Folders,
     files: Arc<Files>,
-    interruption: Interruption,
+    interruption: Arc<Interruption>,
     runs: Mutex<HashMap<RunId, Arc<Mutex<Workspace>>>>,
 }
 
@@ -64,7 +65,7 @@ impl Sandboxes {
             engine,
             folders,
             files,
-            interruption: Interruption::default(),
+            interruption: Arc::default(),
             runs: Mutex::default(),
         }))
     }
@@ -72,7 +73,7 @@ impl Sandboxes {
     /// Ends the steps that are under way, and all that come.
     pub(crate) fn end(&self) {
         const SIGTERM: i32 = 15;
-        self.0.interruption.ask(SIGTERM);
+        self.0.interruption.end_at_once(SIGTERM);
     }
 }
 
@@ -147,6 +148,8 @@ impl Inner {
             run,
             interruption: &self.interruption,
             isolation: Isolation::Namespaces,
+            // The server's terminal is not the caller's.
+            console: Console::None,
         }
     }
 }

@@ -81,6 +81,9 @@ pub(crate) struct Run {
     /// Run although the policy was not approved on this machine, if it has exactly this digest
     #[arg(long, value_name = "DIGEST")]
     pub(crate) approved: Option<policies::Digest>,
+    /// Give the command a terminal of its own inside the sandbox, as a shell or an editor needs; never without asking. Ctrl-C, Ctrl-Z and Ctrl-D then go to it. Needs a terminal as standard input. Without this a command gets the lines that are typed, or the file or pipe that is standard input
+    #[arg(long, short, conflicts_with = "steps")]
+    pub(crate) tty: bool,
     /// Exit with 3 if the command passed but something was refused
     #[arg(long)]
     pub(crate) fail_on_deny: bool,

@@ -9,6 +9,7 @@ use launcher::Stdin;
 use policies::WorkspaceMode;
 use sdk::report::Report;
 
+use crate::console::Console;
 use crate::failure::Failure;
 use crate::folders::Folders;
 use crate::interruption::Interruption;
@@ -21,6 +22,11 @@ use crate::{approval, args, changes, engine, sandbox, summary};
 
 /// Runs one command, or the steps of a file, under the project's policy and tells what became of it.
 pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8, Failure> {
+    let console = match &asked.steps {
+        // Steps may run side by side, and nobody could tell whom a key is for.
+        Some(_) => Console::None,
+        None => Console::of_command(asked.tty, asked.quiet)?,
+    };
     let project = Project::open(asked.policy.as_deref())?;
     let plan = plan(&asked, &project)?;
     let engine = engine::Engine::open(engine::runtime()?, folders, Vec::new())?;
@@ -40,6 +46,7 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
         run: &run,
         interruption: &interruption,
         isolation: asked.isolation.into(),
+        console,
     };
     let done = all_steps(&context, &plan, &asked, json);
     drop(ending);
@@ -125,7 +132,7 @@ fn all_steps(context: &Context<'_>, plan: &Plan, asked: &args::Run, json: bool) 
             let names = plan.steps.iter().map(|step| step.spec.name.as_str());
             Box::new(Labelled::new(names, json, asked.quiet))
         }
-        None => Box::new(Plain::new(json, asked.quiet)),
+        None => Box::new(Plain::new(json, asked.quiet, context.console)),
     };
     let progress = steps::run_all(
         context,

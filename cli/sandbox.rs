@@ -6,7 +6,9 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
-use launcher::{CaBundle, Isolation, MadeUp, Spec, Stdin, View, Workspace, WorkspaceMode};
+use launcher::{
+    CaBundle, Isolation, MadeUp, Spec, Stdin, View, WindowSize, Workspace, WorkspaceMode,
+};
 use policies::Limits;
 
 use crate::failure::Failure;
@@ -32,6 +34,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) limits: &'a Limits,
     /// What the command's standard input is.
     pub(crate) stdin: Stdin,
+    /// The size of the terminal that it is to have, if any.
+    pub(crate) terminal: Option<WindowSize>,
     /// The certificate authorities that programs inside shall trust, in PEM.
     pub(crate) ca_bundle: Vec<u8>,
     /// Files made up for clients that read no variable.
@@ -109,6 +113,7 @@ pub(crate) fn spec(wanted: Wanted<'_>) -> Result<Spec, Failure> {
             open_files: limits.open_files,
         },
         stdin: wanted.stdin,
+        terminal: wanted.terminal,
         isolation: wanted.isolation,
         ..Spec::new(wanted.command, home)
     })
@@ -192,6 +197,7 @@ pub(crate) fn unbuilt(
         env: BTreeMap::new(),
         limits: project.policy.limits(),
         stdin: Stdin::Null,
+        terminal: None,
         ca_bundle: Vec::new(),
         files: Vec::new(),
         mask,

@@ -11,6 +11,7 @@ use launcher::{Finished, Isolation, Stdin, Stream};
 use policies::{Limits, NetworkMode, StepName};
 
 use super::{Layer, Sink};
+use crate::console::Console;
 use crate::cutoff::Cutoff;
 use crate::engine::{self, Engine};
 use crate::failure::Failure;
@@ -30,9 +31,11 @@ pub(crate) struct Context<'a> {
     /// The run, whose token all steps have.
     pub(crate) run: &'a Arc<Run>,
     /// What ends the steps before their time.
-    pub(crate) interruption: &'a Interruption,
+    pub(crate) interruption: &'a Arc<Interruption>,
     /// What keeps the steps apart from the machine.
     pub(crate) isolation: Isolation,
+    /// What the steps have of the owner's terminal.
+    pub(crate) console: Console,
 }
 
 /// One step: a command and what is particular to it.
@@ -93,6 +96,7 @@ fn sandboxed(
         run,
         interruption,
         isolation,
+        console,
     } = context;
     let rights = step.rights.as_ref();
     let policy = run.policy().for_step(rights.map(StepName::as_str));
@@ -111,7 +115,8 @@ fn sandboxed(
         },
         env: step.env.clone(),
         limits: &step.limits,
-        stdin: step.stdin,
+        stdin: console.stdin(step.stdin),
+        terminal: console.window(),
         ca_bundle: trust::with_system(run.authority().ca_pem()),
         files: Vec::new(),
         mask: engine
@@ -142,6 +147,7 @@ fn sandboxed(
     };
     engine.end_with_run(started.killer(), run);
     let interruptible = interruption.ends(started.killer());
+    let attached = console.attach(&mut started, interruption, engine.runtime())?;
     let released = started.release();
     // A sandbox that was ended already cannot be released; waiting for it tells that it ended.
     if !interruption.is_asked() && run.is_active() {
@@ -150,7 +156,7 @@ fn sandboxed(
     let mut finished = started.wait(&mut |stream: Stream, bytes: &[u8]| {
         sink.output(step, stream, bytes);
     });
-    drop(interruptible);
+    drop((interruptible, attached));
     drop((open, taken));
     interruption.explain(&mut finished);
     let cutoff = Cutoff::of(run, &finished);

@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use launcher::Stream;
 
 use super::{Ended, StepSpec};
+use crate::console::Console;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::terminal::Shown;
@@ -35,9 +36,13 @@ pub(crate) struct Plain {
 
 impl Plain {
     /// All output goes to standard error where standard output is for `json`; nothing is noted where it is `quiet`.
-    pub(crate) fn new(json: bool, quiet: bool) -> Self {
+    pub(crate) fn new(json: bool, quiet: bool, console: Console) -> Self {
+        let allowed = console.allowed();
         Self {
-            streams: Mutex::new((Shown::new(io::stdout()), Shown::new(io::stderr()))),
+            streams: Mutex::new((
+                Shown::allowing(io::stdout(), allowed),
+                Shown::allowing(io::stderr(), allowed),
+            )),
             json,
             quiet,
         }

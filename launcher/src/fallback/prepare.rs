@@ -52,7 +52,7 @@ pub(super) struct Layer {
 pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Error> {
     crate::advice::can_ask()?;
     if spec.terminal.is_some() {
-        let why = "a terminal needs namespaces; run it with its output piped, such as `valetkey run … | cat`";
+        let why = "a terminal needs namespaces, which are not to be had here; leave `-t` out";
         return Err(Error::Request(why.into()));
     }
     if let Some(file) = spec.view.files.first() {

@@ -102,10 +102,12 @@ fn build(plan: &Plan, wires: &Wires, control: BorrowedFd<'_>) -> Result<Option<P
         sys::exit(125);
     }
     take_user(plan.started_by_root).map_err(other(Other::User))?;
-    if !plan.weaken.is_off(Layer::Undumpable) {
-        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
-            .map_err(other(Other::User))?;
-    }
+    let from_now_on = if plan.weaken.is_off(Layer::Undumpable) {
+        DumpableBehavior::Dumpable
+    } else {
+        DumpableBehavior::NotDumpable
+    };
+    rustix::process::set_dumpable_behavior(from_now_on).map_err(other(Other::User))?;
 
     let private = mnt::MountPropagationFlags::PRIVATE | mnt::MountPropagationFlags::REC;
     mnt::mount_change(c"/", private).map_err(other(Other::Private))?;
@@ -117,7 +119,7 @@ fn build(plan: &Plan, wires: &Wires, control: BorrowedFd<'_>) -> Result<Option<P
         child_files::perform(op, root.as_fd(), &trees, &mut scratch)
             .map_err(|errno| (Step::Op(index as u32), errno))?;
     }
-    child_files::enter_root(root.as_fd()).map_err(other(Other::Pivot))?;
+    child_files::enter_root(root.as_fd(), plan.weaken).map_err(other(Other::Pivot))?;
     if !plan.weaken.is_off(Layer::HostName) {
         rustix::system::sethostname(b"sandbox").map_err(other(Other::Name))?;
     }

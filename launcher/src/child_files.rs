@@ -11,8 +11,9 @@ use rustix::io::Errno;
 use rustix::mount::{self as mnt, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
 
 use crate::landlock::Rules;
-use crate::plan::{IfMissing, Op};
+use crate::plan::{IfMissing, Op, UserNamespaces};
 use crate::sys::{self, MountAttributes};
+use crate::weaken::{Layer, Weaken};
 
 /// Mounts an empty root on `stage` and makes it the working directory.
 pub(crate) fn mount_root(stage: &CStr) -> Result<OwnedFd, Errno> {
@@ -32,8 +33,10 @@ pub(crate) fn mount_root(stage: &CStr) -> Result<OwnedFd, Errno> {
 }
 
 /// Makes the finished root read-only and the only one.
-pub(crate) fn enter_root(root: BorrowedFd<'_>) -> Result<(), Errno> {
-    sys::mount_setattr(root, attributes(RDONLY), false)?;
+pub(crate) fn enter_root(root: BorrowedFd<'_>, weaken: Weaken) -> Result<(), Errno> {
+    if !weaken.is_off(Layer::ReadOnly) {
+        sys::mount_setattr(root, attributes(RDONLY), false)?;
+    }
     match rustix::process::pivot_root(c".", c".") {
         Ok(()) => mnt::unmount(c".", mnt::UnmountFlags::DETACH)?,
         // The root is an initial memory disk, which cannot be left (pivot_root(2)): the new one is laid over it. What lies
@@ -157,16 +160,35 @@ pub(crate) fn perform(
             let mounted = mount(&context, NOSUID | NOEXEC)?;
             place(mounted.as_fd(), root, at)
         }
-        Op::Processes { at } => {
+        Op::Processes { at, users } => {
             let context = open_file_system(c"proc")?;
             // Linux before 5.8 knows the number only, and only for the whole namespace.
             if mnt::fsconfig_set_string(&context, c"hidepid", c"invisible").is_err() {
                 mnt::fsconfig_set_string(&context, c"hidepid", c"2")?;
             }
             let mounted = mount(&context, NOSUID | NODEV | NOEXEC)?;
+            if *users == UserNamespaces::None {
+                forbid_user_namespaces(mounted.as_fd())?;
+            }
             place(mounted.as_fd(), root, at)
         }
         Op::Unmount { at } => mnt::unmount(at.as_c_str(), mnt::UnmountFlags::DETACH),
+    }
+}
+
+/// Sets how many user namespaces there may be in this one: none. The filter refuses them too.
+fn forbid_user_namespaces(proc: BorrowedFd<'_>) -> Result<(), Errno> {
+    let setting = c"sys/user/max_user_namespaces";
+    match rustix::fs::openat(
+        proc,
+        setting,
+        OFlags::WRONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    ) {
+        Ok(setting) => rustix::io::write(&setting, b"0").map(|_| ()),
+        // A kernel without the setting.
+        Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno),
     }
 }
 

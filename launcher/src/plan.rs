@@ -93,9 +93,18 @@ pub(crate) enum Op {
     /// Mounts a `devpts` of its own.
     Terminals { at: CString },
     /// Mounts a `proc` of the new process namespace.
-    Processes { at: CString },
+    Processes { at: CString, users: UserNamespaces },
     /// Takes away a mount that was needed for building only.
     Unmount { at: CString },
+}
+
+/// Whether user namespaces can be made in the sandbox, by what the kernel counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UserNamespaces {
+    /// None, whatever the system call filter lets through.
+    None,
+    /// As many as on the host: only where a test has switched the limit off.
+    AsOnHost,
 }
 
 /// What to do where the place for a tree does not exist.

@@ -46,9 +46,6 @@ pub(crate) struct Also {
 
 /// The filter.
 pub(crate) fn filter(also: Also, weaken: Weaken) -> Vec<Instruction> {
-    if weaken.is_off(Layer::Calls) {
-        return vec![statement(RETURN, ALLOW)];
-    }
     let mut calls = Calls::new(weaken);
     if also.processors {
         calls.refuse(libc::SYS_sched_setaffinity, NotPermitted);

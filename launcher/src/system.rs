@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::child_files::{NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::error::Error;
 use crate::layout::{Access, Layout, Ownership, c_string};
-use crate::plan::{IfMissing, Op};
+use crate::plan::{IfMissing, Op, UserNamespaces};
 use crate::weaken::Layer;
 
 /// Shows the system folders.
@@ -110,7 +110,14 @@ pub(crate) fn processes(layout: &mut Layout) -> Result<(), Error> {
         return layout.show("process folder", all, Access::Writable, Ownership::Host);
     }
     layout.dir(Path::new("/proc"), 0o755)?;
-    layout.push(Op::Processes { at: c"proc".into() });
+    layout.push(Op::Processes {
+        at: c"proc".into(),
+        users: if weaken.is_off(Layer::NestedUsers) {
+            UserNamespaces::AsOnHost
+        } else {
+            UserNamespaces::None
+        },
+    });
     if weaken.is_off(Layer::ProcCovers) {
         return Ok(());
     }

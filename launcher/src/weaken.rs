@@ -76,6 +76,7 @@ pub enum Layer {
     // The machine.
     HostName,
     IpcNamespace,
+    NestedUsers,
     // Files.
     View,
     Devices,

@@ -9,6 +9,7 @@ mod boot;
 
 mod basics;
 mod changes;
+mod escapes;
 mod exhaustion;
 mod fallback;
 mod files;

@@ -173,3 +173,9 @@ pub(crate) fn built(name: &str, text: &str) -> Vec<u8> {
     );
     fs::read(path).unwrap()
 }
+
+/// Another such program, with ways out of a sandbox.
+pub(crate) fn escape() -> &'static [u8] {
+    static BUILT: OnceLock<Vec<u8>> = OnceLock::new();
+    BUILT.get_or_init(|| built("escape", include_str!("probes/escape.c")))
+}

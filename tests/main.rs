@@ -10,6 +10,7 @@ mod cli;
 mod clients;
 mod credentials;
 mod demo;
+mod escapes;
 mod faults;
 mod files;
 mod foresight;

@@ -259,6 +259,7 @@ mod tests {
     fn a_covered_proc_and_an_overlay_in_a_container_have_answers_of_their_own() {
         let processes = Op::Processes {
             at: CString::default(),
+            users: crate::plan::UserNamespaces::None,
         };
         assert!(op(&processes, libc::EPERM).contains("systempaths=unconfined"));
         assert!(!op(&processes, libc::ENOMEM).contains("systempaths"));

@@ -113,7 +113,10 @@ pub(crate) fn check() -> Vec<Check> {
                         Act::Proc if part == MADE => {
                             let at = std::ffi::CString::default();
                             crate::advice::op(
-                                &crate::plan::Op::Processes { at },
+                                &crate::plan::Op::Processes {
+                                    at,
+                                    users: crate::plan::UserNamespaces::AsOnHost,
+                                },
                                 errno.raw_os_error(),
                             )
                         }

@@ -3,7 +3,6 @@
 mod calls;
 mod files;
 mod kernel;
-mod list;
 mod network;
 mod processes;
 mod switch;

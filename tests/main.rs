@@ -29,3 +29,4 @@ mod stand_ins;
 mod step_rights;
 mod steps;
 mod support;
+mod vm;

@@ -9,7 +9,8 @@ pub(crate) fn memory(left: u64, processors: u64) -> Duration {
 
 /// Until this much can be written.
 pub(crate) fn disk(left: u64, processors: u64) -> Duration {
-    written(left, processors).clamp(Duration::from_millis(2), MOST)
+    // Into the kernel's memory; no disk takes half of it.
+    (written(left, processors) * 2).clamp(Duration::from_millis(2), MOST)
 }
 
 /// Until this much processor time can be used.

@@ -27,6 +27,8 @@ pub(crate) struct Watch {
     memory_hit: Option<u64>,
     tree_due: Option<Instant>,
     disk_due: Option<Instant>,
+    disk_used: u64,
+    disk_pause: Duration,
     /// After an alarm: what it announces may come a moment later.
     restless: u32,
 }
@@ -49,6 +51,8 @@ impl Watch {
             tree_due: needs_looks(started).then_some(began),
             disk_due: disk.as_ref().map(|_| began),
             disk,
+            disk_used: 0,
+            disk_pause: Duration::from_millis(1),
             restless: 0,
         }
     }
@@ -215,7 +219,15 @@ impl Watch {
         let most = started.limits.disk?;
         let disk = self.disk.as_mut()?;
         let used = disk.look(started, now);
-        let wait = pace::disk(most.saturating_sub(used), self.processors);
+        let soonest = pace::disk(most.saturating_sub(used), self.processors);
+        // One that writes nothing is left alone for longer.
+        self.disk_pause = if used == self.disk_used {
+            (self.disk_pause * 2).min(IDLE)
+        } else {
+            Duration::from_millis(1)
+        };
+        self.disk_used = used;
+        let wait = soonest.max(self.disk_pause);
         self.disk_due = Some(now + wait.max(now.elapsed() * 10));
         (used > most).then(|| hit(Limit::Disk, most, used))
     }
@@ -344,5 +356,7 @@ fn millis(time: Duration) -> u64 {
 /// How often processes are counted where the kernel does not.
 const SOMETIMES: Duration = Duration::from_millis(25);
 const RARELY: Duration = Duration::from_secs(3600);
+/// How long a command that wrote nothing meanwhile is left alone at least.
+const IDLE: Duration = Duration::from_millis(25);
 const ALARMED: Duration = Duration::from_millis(5);
 const LOOKS_AFTER_AN_ALARM: u32 = 20;

@@ -66,9 +66,9 @@ impl Files {
         self.0.path()
     }
 
-    /// A text file.
+    /// A text file; a script can be executed.
     pub(crate) fn write(&self, name: &str, text: &str) {
-        fs::write(self.path(name), text).unwrap();
+        self.program_of(text.as_bytes(), name);
     }
 
     /// A program of this host, with the libraries that it loads.

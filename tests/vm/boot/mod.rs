@@ -177,6 +177,8 @@ echo '+memory +pids +cpu' > /sys/fs/cgroup/cgroup.subtree_control
 mkdir /sys/fs/cgroup/root
 echo $$ > /sys/fs/cgroup/root/cgroup.procs
 
+chown user /home/user
+
 # Runs a command as an ordinary user, alone in a group that is delegated to it.
 delegated() {
     group=/sys/fs/cgroup/user.slice/user.scope
@@ -186,6 +188,7 @@ delegated() {
     fi
     python3 -c 'import os, sys
 open(sys.argv[1] + "/cgroup.procs", "w").write(str(os.getpid()))
+os.environ["HOME"] = "/home/user"
 os.setgroups([]); os.setgid(1001); os.setuid(1001)
 os.execvp(sys.argv[2], sys.argv[2:])' $group "$@"
 }

@@ -243,6 +243,14 @@ impl Layout {
         Ok(())
     }
 
+    /// Why no overlay can be laid over a folder; `None` where one can.
+    pub(crate) fn no_overlay(&self, host: &Path, upper: &Path, work: &Path) -> Option<String> {
+        if self.weaken.is_off(Layer::Overlay) {
+            return Some("it is switched off".into());
+        }
+        crate::copied::obstacle(host, upper, work)
+    }
+
     /// Whether a path lies in a host tree that is shown.
     pub(crate) fn is_shown(&self, path: &Path) -> bool {
         self.shown.iter().any(|tree| path.starts_with(tree))

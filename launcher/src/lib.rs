@@ -35,6 +35,8 @@ mod child_network;
 #[cfg(target_os = "linux")]
 mod child_terminal;
 #[cfg(target_os = "linux")]
+mod copied;
+#[cfg(target_os = "linux")]
 mod disk;
 #[cfg(target_os = "linux")]
 mod doctor;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::Resource;
 
 use crate::cgroup::Cgroup;
+use crate::copied::Copy;
 use crate::error::Error;
 use crate::landlock::{self, Rules};
 use crate::layout::{Access, Layout, Ownership, c_string};
@@ -37,6 +38,7 @@ pub struct Prepared {
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) listed: Vec<(&'static str, PathBuf, Access)>,
     pub(crate) covered: Vec<PathBuf>,
+    pub(crate) copy: Option<Copy>,
     pub(crate) not_isolated: &'static [&'static str],
     pub(crate) fallback: Option<Box<crate::fallback::Fallback>>,
 }
@@ -122,9 +124,9 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
     for place in &view.read {
         workspace::show_to_read(&mut layout, place)?;
     }
-    let hidden = match &view.workspace {
-        Some(asked) => workspace::show(&mut layout, asked, &home)?,
-        None => Vec::new(),
+    let (hidden, copy) = match &view.workspace {
+        Some(asked) => workspace::show(&mut layout, asked, &home, spec.limits.disk)?,
+        None => (Vec::new(), None),
     };
     if let Some(bundle) = &view.ca {
         etc::certificates(&mut layout, bundle)?;
@@ -151,12 +153,24 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
                 .into(),
         );
     }
-    let command = command(spec, &home, &workdir, path, cgroup.as_ref())?;
+    let mut inside = spec.clone();
+    if let (Some(_), Some(workspace)) = (&copy, &mut inside.view.workspace) {
+        // What is written lies on the host.
+        workspace.mode = WorkspaceMode::ReadWrite;
+    }
+    let command = command(&inside, &home, &workdir, path, cgroup.as_ref())?;
     let (upper, work) = match view.workspace.as_ref().map(|workspace| &workspace.mode) {
         Some(WorkspaceMode::Overlay { upper, work, .. }) => {
             (Some(upper.clone()), Some(work.clone()))
         }
         Some(WorkspaceMode::ReadOnly | WorkspaceMode::ReadWrite) | None => (None, None),
+    };
+    let (upper, already) = match &copy {
+        Some(copy) => {
+            let (place, bytes) = copy.place();
+            (Some(place), bytes)
+        }
+        None => (upper, 0),
     };
     Ok(Prepared {
         plan: Plan {
@@ -175,7 +189,7 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
         cgroup,
         stdin: spec.stdin,
         upper,
-        already: 0,
+        already,
         work,
         listed: layout.listed,
         covered: layout.covered,
@@ -184,6 +198,7 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
         home,
         hidden,
         not_isolated: &[],
+        copy,
         fallback: None,
     })
 }

@@ -52,6 +52,7 @@ pub struct Started {
     /// The memory file system of `/tmp` and the home.
     pub(crate) scratch: Option<OwnedFd>,
     /// What there is where there are no namespaces.
+    pub(crate) copy: Option<crate::copied::Copy>,
     pub(crate) fallback: Option<Box<crate::fallback::Standing>>,
     // After `running`: a group can be removed once its processes are gone.
     pub(crate) cgroup: Option<Cgroup>,
@@ -262,6 +263,7 @@ impl Prepared {
             control: Arc::new(ours),
             output: [out, err],
             scratch: Some(scratch),
+            copy: self.copy,
             fallback: None,
             cgroup: self.cgroup,
         })

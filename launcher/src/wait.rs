@@ -45,7 +45,8 @@ impl Started {
         let kept = self
             .fallback
             .take()
-            .map_or(Ok(()), |fallback| fallback.finish());
+            .map_or(Ok(()), |fallback| fallback.finish())
+            .and_then(|()| self.copy.take().map_or(Ok(()), |copy| copy.finish()));
         if let Some(work) = &self.work {
             // Its folders have no permissions, so that nobody else could easily remove them. The next start tries again.
             let _ = crate::workspace::clear_work(work);

@@ -85,6 +85,8 @@ pub enum Layer {
     ProcCovers,
     Hide,
     Masks,
+    // No layer of protection: without it the workspace is copied, as where the kernel has no overlay.
+    Overlay,
     // Network.
     NetworkNamespace,
     Capture,

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use crate::copied::{self, Copy};
 use crate::error::Error;
 use crate::glob::Glob;
 use crate::layout::{Access, Layout, Ownership, c_string, is_dir, open, refused, relative};
@@ -19,12 +20,32 @@ pub(crate) fn show(
     layout: &mut Layout,
     workspace: &Workspace,
     home: &Path,
-) -> Result<Vec<PathBuf>, Error> {
+    most: Option<u64>,
+) -> Result<(Vec<PathBuf>, Option<Copy>), Error> {
     let host = &workspace.host;
     let (place, globs) = open_folder(workspace, home)?;
+    let found = Search::run(host, &place, &globs)?;
+    let mut copy = None;
     match &workspace.mode {
         WorkspaceMode::Overlay { upper, work, below } => {
-            overlay(layout, host, &Layers::of(upper, work, below)?)?;
+            let layers = Layers::of(upper, work, below)?;
+            match layout.no_overlay(host, upper, work) {
+                None => overlay(layout, host, &layers)?,
+                Some(why) if !below.is_empty() => {
+                    return Err(refused(
+                        WHAT,
+                        host,
+                        &format!(
+                            "a run of several steps needs an overlay, and none can be laid over it: {why}; run one \
+                             step, or set `workspace.mode` to \"read-only\" or \"read-write\""
+                        ),
+                    ));
+                }
+                Some(why) => {
+                    let from = (&place, &found);
+                    copy = Some(copied::show(layout, workspace, from, upper, most, &why)?);
+                }
+            }
         }
         WorkspaceMode::ReadOnly => {
             layout.show(WHAT, host, Access::ReadOnly, Ownership::ReaderIfPossible)?
@@ -33,7 +54,6 @@ pub(crate) fn show(
             layout.show(WHAT, host, Access::Writable, Ownership::Sandbox)?
         }
     }
-    let found = Search::run(host, &place, &globs)?;
     for (path, is_dir) in &found.hidden {
         layout.cover(&host.join(path), *is_dir)?;
     }
@@ -53,7 +73,8 @@ pub(crate) fn show(
         }
         layout.protect(&host.join(path))?;
     }
-    Ok(found.hidden.into_iter().map(|(path, _)| path).collect())
+    let hidden = found.hidden.into_iter().map(|(path, _)| path).collect();
+    Ok((hidden, copy))
 }
 
 /// Opens the workspace, if it may be one, and reads the patterns of what it hides.
@@ -172,17 +193,6 @@ impl<'a> Layers<'a> {
 }
 
 fn overlay(layout: &mut Layout, host: &Path, layers: &Layers<'_>) -> Result<(), Error> {
-    if let Some(below) = mounts_below(host).first() {
-        return Err(refused(
-            WHAT,
-            host,
-            &format!(
-                "another file system is mounted in it, at `{}`, which an overlay cannot show; unmount it, or set \
-                 `workspace.mode` to \"read-only\" or \"read-write\"",
-                below.display()
-            ),
-        ));
-    }
     if layers.folder.starts_with(host) {
         return Err(refused(
             WHAT,
@@ -309,7 +319,7 @@ fn parse_globs(patterns: &[String]) -> Result<Vec<Glob>, Error> {
 }
 
 /// Mount points below a folder.
-fn mounts_below(host: &Path) -> Vec<PathBuf> {
+pub(crate) fn mounts_below(host: &Path) -> Vec<PathBuf> {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     table
         .lines()

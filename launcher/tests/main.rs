@@ -9,6 +9,7 @@ mod boot;
 
 mod basics;
 mod changes;
+mod copied;
 mod escapes;
 mod exhaustion;
 mod fallback;

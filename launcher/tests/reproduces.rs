@@ -8,6 +8,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use launcher::changes::{Kept, State};
+use launcher::{Layer, Weaken};
 
 use crate::changes::{Run, snapshot};
 use crate::support::{Box, as_each_user};
@@ -29,6 +30,26 @@ fn what_the_sandbox_saw_is_what_taking_over_makes() {
                     .unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
                 assert_eq!(as_found(&run.work()), saw, "seed {seed}");
                 assert!(matches!(run.state(), State::Applied { .. }), "seed {seed}");
+            }
+        },
+    );
+}
+
+#[test]
+fn what_the_sandbox_saw_in_a_copy_is_what_taking_over_makes() {
+    as_each_user(
+        "reproduces::what_the_sandbox_saw_in_a_copy_is_what_taking_over_makes",
+        || {
+            for seed in 2000..2000 + CASES / 2 {
+                let mut random = Random(seed);
+                let sandbox = random_tree(&mut random, Box::shell(""));
+                let sandbox = sandbox.with(|spec| spec.weaken = Weaken::without(&[Layer::Overlay]));
+                let mut run = Run::over(sandbox);
+                let line = random_edits(&mut random);
+                let saw = as_seen(&run.step(&format!("{line}\n{LOOK}")));
+                run.apply(&[])
+                    .unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+                assert_eq!(as_found(&run.work()), saw, "seed {seed}");
             }
         },
     );

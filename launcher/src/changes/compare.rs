@@ -50,7 +50,7 @@ impl Sides {
         }
         let layers = layers::open(record)?;
         // A copy holds what is mounted in the workspace as well.
-        let workspace = if layers.iter().any(Layer::is_copy) {
+        let workspace = if layers.iter().any(Layer::is_copied) {
             workspace.with_mounts()
         } else {
             workspace
@@ -159,14 +159,6 @@ impl Comparison<'_> {
         }
         for name in names {
             let path = path.join(&name);
-            if self
-                .sides
-                .layers
-                .iter()
-                .any(|layer| layer.leaves_out(&path))
-            {
-                continue;
-            }
             self.entry(&stack, workspace.as_ref(), &name, path, changed)?;
         }
         Ok(())
@@ -174,7 +166,7 @@ impl Comparison<'_> {
 
     fn entry(
         &mut self,
-        stack: &Stack<'_>,
+        stack: &Stack,
         workspace: Option<&Folder>,
         name: &OsStr,
         path: PathBuf,

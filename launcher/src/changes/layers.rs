@@ -4,27 +4,25 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{FileType, Stat};
 
+use super::Error;
 use super::change::Kind;
 use super::record::Record;
 use super::tree::{Folder, Tree, kind};
-use super::{Error, text};
 
 /// One layer of a run.
 #[derive(Debug)]
 pub(crate) struct Layer {
     pub(crate) tree: Tree,
-    /// What the copy of a whole workspace leaves out; `None` for a layer of changes.
-    copy_without: Option<BTreeSet<PathBuf>>,
+    is_copied: bool,
 }
 
 /// What the layers say about the folder at one path.
 #[derive(Debug)]
-pub(crate) struct Stack<'a> {
-    layers: &'a [Layer],
+pub(crate) struct Stack {
     // The newest first, each with the number of its layer.
     parts: Vec<(usize, Folder)>,
     /// Whether what the workspace has in this folder shows through.
@@ -76,7 +74,7 @@ pub(crate) fn open(record: &Record) -> Result<Vec<Layer>, Error> {
                 .map_err(|error| Error::machine("cannot open the layer", &upper, error))?;
             Ok(Layer {
                 tree,
-                copy_without: read_copy_mark(&folder)?,
+                is_copied: folder.join(COPIED).exists(),
             })
         })
         .collect()
@@ -85,36 +83,27 @@ pub(crate) fn open(record: &Record) -> Result<Vec<Layer>, Error> {
 impl Place {
     /// The top.
     pub(crate) fn top(layers: &[Layer]) -> Self {
-        let mut place = Self {
-            numbers: Vec::new(),
+        Self {
+            numbers: (0..layers.len()).rev().collect(),
             shows_workspace: true,
-        };
-        for number in (0..layers.len()).rev() {
-            place.numbers.push(number);
-            if layers[number].copy_without.is_some() {
-                place.shows_workspace = false;
-                break;
-            }
         }
-        place
     }
 
     /// Opens the folder.
-    pub(crate) fn open<'a>(&self, layers: &'a [Layer], path: &Path) -> io::Result<Stack<'a>> {
+    pub(crate) fn open(&self, layers: &[Layer], path: &Path) -> io::Result<Stack> {
         let parts = self
             .numbers
             .iter()
             .map(|number| Ok((*number, layers[*number].tree.folder(path)?)))
             .collect::<io::Result<_>>()?;
         Ok(Stack {
-            layers,
             parts,
             shows_workspace: self.shows_workspace,
         })
     }
 }
 
-impl Stack<'_> {
+impl Stack {
     /// Every name that some layer has, also of what is taken away.
     pub(crate) fn names(&self) -> io::Result<BTreeSet<OsString>> {
         let mut names = BTreeSet::new();
@@ -142,15 +131,14 @@ impl Stack<'_> {
             let Some(stat) = part.stat(name)? else {
                 continue;
             };
-            let is_copy = self.layers[*number].copy_without.is_some();
-            let is_taken_away = !is_copy && is_whiteout(part, name, &stat)?;
+            let is_taken_away = is_whiteout(part, name, &stat)?;
             match &mut folder {
                 None if is_taken_away => return Ok(Found::Absent),
                 None if kind(&stat) != Kind::Folder => {
                     return Ok(Found::Leaf {
                         layer: *number,
                         stat,
-                        is_from_workspace: !is_copy && has_origin(part, name)?,
+                        is_from_workspace: has_origin(part, name)?,
                     });
                 }
                 // What lies below is not part of a folder.
@@ -162,7 +150,7 @@ impl Stack<'_> {
                 None => folder = Some((*number, stat)),
             }
             place.numbers.push(*number);
-            if !is_copy && is_opaque(part, name)? {
+            if is_opaque(part, name)? {
                 place.shows_workspace = false;
                 break;
             }
@@ -176,16 +164,9 @@ impl Stack<'_> {
 }
 
 impl Layer {
-    /// Whether this is the copy of a whole workspace, and leaves out what is at this path.
-    pub(crate) fn leaves_out(&self, path: &Path) -> bool {
-        self.copy_without
-            .as_ref()
-            .is_some_and(|left_out| left_out.contains(path))
-    }
-
-    /// Whether this is the copy of a whole workspace.
-    pub(crate) fn is_copy(&self) -> bool {
-        self.copy_without.is_some()
+    /// Whether it was written in a copy of the workspace, which held what is mounted in it.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.is_copied
     }
 }
 
@@ -221,31 +202,9 @@ fn has_origin(folder: &Folder, name: &OsStr) -> io::Result<bool> {
     Ok(folder.attribute(name, ORIGIN)?.is_some())
 }
 
-/// Says of a layer that it is the copy of a whole workspace without `left_out`.
-#[expect(dead_code, reason = "copy mode writes it")]
-pub(crate) fn write_copy_mark(layer: &Path, left_out: &[PathBuf]) -> io::Result<()> {
-    let left_out: Vec<String> = left_out.iter().map(|path| text::escaped(path)).collect();
-    fs::write(layer.join(COPY), serde_json::to_string(&left_out)?)
-}
-
-fn read_copy_mark(layer: &Path) -> Result<Option<BTreeSet<PathBuf>>, Error> {
-    let path = layer.join(COPY);
-    let wrong = |why: &str| Error::Record {
-        path: path.clone(),
-        why: why.to_owned(),
-    };
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Error::machine("cannot read", &path, error)),
-    };
-    let paths: Vec<String> =
-        serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))?;
-    paths
-        .iter()
-        .map(|path| text::unescaped(path).ok_or_else(|| wrong("a path with a broken escape")))
-        .collect::<Result<_, _>>()
-        .map(Some)
+/// Says of a layer that it was written in a copy of the workspace, which held what is mounted in it.
+pub(crate) fn mark_copy(layer: &Path) -> io::Result<()> {
+    fs::write(layer.join(COPIED), "")
 }
 
 const WHITEOUT: &str = "user.overlay.whiteout";
@@ -253,4 +212,4 @@ const OPAQUE: &str = "user.overlay.opaque";
 const REDIRECT: &str = "user.overlay.redirect";
 const METACOPY: &str = "user.overlay.metacopy";
 const ORIGIN: &str = "user.overlay.origin";
-const COPY: &str = "copy.json";
+const COPIED: &str = "copied";

@@ -38,3 +38,7 @@ pub use text::{escaped, unescaped};
 
 #[cfg(target_os = "linux")]
 pub use kept::{Applied, Kept, Summary, summary};
+#[cfg(target_os = "linux")]
+pub(crate) use layers::mark_copy;
+#[cfg(target_os = "linux")]
+pub(crate) use remove::remove;

@@ -27,6 +27,13 @@ pub(crate) struct Copied {
     pub(super) bytes: u64,
 }
 
+impl Copied {
+    /// Bytes of the copy on disk.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
 /// What cannot stay the same when a file is changed or replaced: the kernel sets the last one, programs cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
@@ -54,13 +61,14 @@ impl Mark {
     }
 }
 
-/// Copies the folder `place`, which stands at `host`, to the new folder `to`.
-pub(super) fn copy(
+/// Copies the folder `place`, which stands at `host`, to the new folder `to`, if it has at most `most` bytes.
+pub(crate) fn copy(
     host: &Path,
     place: &OwnedFd,
     found: &Search<'_>,
     protect: &[PathBuf],
     to: &Path,
+    most: Option<u64>,
 ) -> Result<Copied, Error> {
     let mut copied = Copied::default();
     let hidden: BTreeSet<PathBuf> = found.hidden.iter().map(|(path, _)| path.clone()).collect();
@@ -84,6 +92,7 @@ pub(super) fn copy(
             .map(|(path, _)| path.as_path())
             .collect(),
         copied: &mut copied,
+        most,
     };
     rustix::fs::mkdir(to, Mode::from(0o700))
         .map_err(|errno| copier.failed(Path::new(""), errno))?;
@@ -97,6 +106,7 @@ struct Copier<'a> {
     configs: BTreeMap<&'a Path, &'a [u8]>,
     hidden: BTreeSet<&'a Path>,
     copied: &'a mut Copied,
+    most: Option<u64>,
 }
 
 impl Copier<'_> {
@@ -180,6 +190,9 @@ impl Copier<'_> {
         }
         let made = rustix::fs::lstat(&to)?;
         self.copied.bytes += made.st_blocks as u64 * 512;
+        if self.most.is_some_and(|most| self.copied.bytes > most) {
+            return Err(Errno::DQUOT);
+        }
         self.copied.entries.insert(path.to_owned(), Mark::of(&made));
         Ok(())
     }
@@ -206,6 +219,10 @@ impl Copier<'_> {
     }
 
     fn failed(&self, path: &Path, errno: Errno) -> Error {
+        if errno == Errno::DQUOT && self.most.is_some() {
+            let why = "it is larger than `limits.disk`, and has to be copied for the sandbox";
+            return refused("workspace", self.host, why);
+        }
         let why = std::io::Error::from(errno);
         refused(
             "workspace",

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, FileType, Mode, Timespec, Timestamps};
 use super::copy::{Copied, Mark};
 
 /// Writes the differences between `copy` and what was copied into `upper`. Nothing runs in the copy any more.
-pub(super) fn write(copy: &Path, copied: &Copied, upper: &Path) -> io::Result<()> {
+pub(crate) fn write(copy: &Path, copied: &Copied, upper: &Path) -> io::Result<()> {
     let layer = Layer {
         copy,
         copied,

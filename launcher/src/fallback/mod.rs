@@ -17,6 +17,8 @@ mod rules;
 mod scratch;
 mod start;
 
+pub(crate) use copy::{Copied, copy};
+pub(crate) use layer::write as write_layer;
 pub(crate) use prepare::{Fallback, prepare};
 pub(crate) use scratch::Scratch;
 pub(crate) use start::{Standing, start};

@@ -134,6 +134,7 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Error> {
         notes,
         workdir,
         home,
+        copy: None,
         listed: Vec::new(),
         covered: Vec::new(),
         hidden,
@@ -253,7 +254,7 @@ impl Building<'_> {
         std::fs::create_dir(self.scratch.path().join("copy"))
             .map_err(|error| refused(workspace::WHAT, host, &error.to_string()))?;
         let copy = self.scratch.path().join("copy").join(name);
-        let copied = copy::copy(host, &place, &found, &asked.protect, &copy)?;
+        let copied = copy::copy(host, &place, &found, &asked.protect, &copy, None)?;
         let (place, _) = open(workspace::WHAT, &copy)?;
         self.rules.allow(&place, right)?;
         self.notes.push(format!(

@@ -124,6 +124,7 @@ pub(crate) fn start(prepared: Prepared, fallback: Fallback) -> Result<Started, E
         output: [out, err],
         scratch: None,
         cgroup: prepared.cgroup,
+        copy: None,
         fallback: Some(Box::new(Standing {
             writable: fallback.writable,
             connections: Some(connections),

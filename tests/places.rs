@@ -29,7 +29,7 @@ fn deny() -> PathBuf {
     folder.path().join("deny")
 }
 
-/// Runs `valetkey run` where namespaces are refused, as an ordinary user where there is a choice.
+/// Runs `valetkey run` where namespaces are refused.
 fn run(world: &World, refused: &[&str], options: &[&str], command: &[&str]) -> Finished {
     let inner = world.command(&[&["run"], options, &["--"], command].concat());
     let mut outer = Command::new(deny());

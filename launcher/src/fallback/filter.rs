@@ -234,3 +234,111 @@ pub(crate) const FCHMODAT2: c_long = 452;
 const SETXATTRAT: c_long = 463;
 const REMOVEXATTRAT: c_long = 466;
 const FILE_SETATTR: c_long = 469;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::LOAD;
+
+    /// What the filter answers to a call, computed as the kernel would.
+    fn call(number: c_long, arguments: [u64; 6]) -> u32 {
+        judge(&filter(NetworkMode::ProxyOnly), number, arguments)
+    }
+
+    fn judge(program: &[Instruction], number: c_long, arguments: [u64; 6]) -> u32 {
+        let (mut at, mut value) = (0_usize, 0_u32);
+        loop {
+            let step = program[at];
+            at += 1;
+            match step.code {
+                LOAD if step.operand == NUMBER_OFFSET => value = number as u32,
+                LOAD => {
+                    let offset = step.operand as usize - 16;
+                    value = (arguments[offset / 8] >> (offset % 8 * 8)) as u32;
+                }
+                AND => value &= step.operand,
+                RETURN => return step.operand,
+                code => {
+                    let holds = match code {
+                        JUMP_IF_EQUAL => value == step.operand,
+                        JUMP_IF_ANY_BIT => value & step.operand != 0,
+                        other => panic!("unknown operation {other:#x}"),
+                    };
+                    at += usize::from(if holds { step.if_true } else { step.if_false });
+                }
+            }
+        }
+    }
+
+    const EPERM: u32 = ERROR | libc::EPERM as u32;
+    const ASKED: u32 = libc::SECCOMP_RET_USER_NOTIF;
+
+    #[test]
+    fn what_landlock_does_not_watch_over_is_asked_or_refused() {
+        assert_eq!(call(libc::SYS_connect, [3, 1, 16, 0, 0, 0]), ASKED);
+        for number in CHANGES {
+            assert_eq!(call(*number, [0; 6]), ASKED, "{number}");
+        }
+        for (number, errno) in REFUSED {
+            assert_eq!(
+                call(*number, [0; 6]),
+                ERROR | errno.unsigned_abs(),
+                "{number}"
+            );
+        }
+        assert_eq!(call(libc::SYS_openat, [0; 6]), ALLOW);
+    }
+
+    #[test]
+    fn without_a_network_no_connection_is_asked_for() {
+        let program = filter(NetworkMode::None);
+        let answer = judge(&program, libc::SYS_connect, [0; 6]);
+        assert_eq!(answer, ERROR | libc::ENETUNREACH as u32);
+    }
+
+    #[test]
+    fn only_tcp_sockets_are_made() {
+        let socket =
+            |family, kind, protocol| call(libc::SYS_socket, [family, kind, protocol, 0, 0, 0]);
+        for family in [2, 10] {
+            assert_eq!(socket(family, 1, 0), ALLOW);
+            assert_eq!(socket(family, 1 | 0o2_004_000, 6), ALLOW);
+            for (kind, protocol) in [(1, 262), (1, 132), (2, 0), (2, 17), (3, 1)] {
+                assert_eq!(socket(family, kind, protocol), EPERM);
+            }
+        }
+        for family in [0, 1, 16, 17, 30, 38, 40, 44] {
+            assert_eq!(socket(family, 1, 0), EPERM, "{family}");
+        }
+        assert_eq!(call(libc::SYS_socketpair, [1, 1, 0, 0, 0, 0]), ALLOW);
+        assert_eq!(call(libc::SYS_socketpair, [1, 5, 0, 0, 0, 0]), ALLOW);
+        assert_eq!(call(libc::SYS_socketpair, [1, 2, 0, 0, 0, 0]), EPERM);
+    }
+
+    #[test]
+    fn nothing_is_sent_to_an_address() {
+        let fast_open = ERROR | libc::EOPNOTSUPP as u32;
+        for (number, flags) in SENDING {
+            let mut arguments = [0; 6];
+            assert_eq!(call(*number, arguments), ALLOW);
+            arguments[*flags as usize] = 0x2000_0000;
+            assert_eq!(call(*number, arguments), fast_open);
+        }
+        for address in [1, 1 << 32] {
+            assert_eq!(call(libc::SYS_sendto, [3, 1, 1, 0, address, 16]), EPERM);
+        }
+    }
+
+    #[test]
+    fn what_names_a_process_names_the_caller() {
+        for (number, _) in OWN_ONLY {
+            assert_eq!(call(*number, [0, 7, 7, 7, 0, 0]), ALLOW);
+            assert_eq!(call(*number, [1, 0, 0, 0, 0, 0]), EPERM);
+        }
+        assert_eq!(call(libc::SYS_setpriority, [0, 0, 5, 0, 0, 0]), ALLOW);
+        assert_eq!(call(libc::SYS_setpriority, [0, 1, 5, 0, 0, 0]), EPERM);
+        assert_eq!(call(libc::SYS_setpriority, [2, 0, 5, 0, 0, 0]), EPERM);
+        assert_eq!(call(libc::SYS_ioprio_set, [1, 0, 5, 0, 0, 0]), ALLOW);
+        assert_eq!(call(libc::SYS_ioprio_set, [3, 0, 5, 0, 0, 0]), EPERM);
+    }
+}

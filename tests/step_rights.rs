@@ -1,5 +1,8 @@
 //! What may one step do that another may not? A step has less than its run where the policy says so, and its door holds it.
 
+use sdk::api::RunStep;
+use sdk::client::Client;
+use sdk::report::Outcome;
 use serde_json::{Value, json};
 
 use crate::support::World;
@@ -366,31 +369,38 @@ fn what_is_wrong_with_a_step_that_is_asked_for_is_told() {
 fn what_happens_in_a_run_is_followed_as_it_happens() {
     let release = Release::new();
     let serving = release.world.serve();
-    let run = serving.create_run(&release.world).run;
-    let path = format!("/v1/runs/{run}");
-    let body = json!({"name": "fetch", "shell": FETCH});
-    call(&release, "POST", &format!("{path}/steps"), Some(&body));
-    std::thread::scope(|scope| {
-        let following = scope.spawn(|| call(&release, "GET", &format!("{path}/events"), None));
-        call(&release, "DELETE", &path, None);
-        let (status, told) = following.join().unwrap();
-        // Asked for after the end there is no run to follow.
-        if status == 404 {
-            return;
+    let run = serving.create_run(&release.world).run.parse().unwrap();
+    let client = Client::new(&release.world.path("state/control.sock"));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let told = runtime.block_on(async {
+        let mut events = client.events(&run, None).await.unwrap();
+        let asked = RunStep {
+            name: "fetch".to_owned(),
+            shell: Some(FETCH.to_owned()),
+            ..RunStep::default()
+        };
+        let step = client.run_step(&run, &asked).await.unwrap();
+        assert_eq!(step.outcome, Outcome::Passed);
+        assert_eq!(client.steps(&run).await.unwrap()[0].report, Some(step));
+        assert_eq!(client.report(&run).await.unwrap().steps.len(), 1);
+        client.revoke(&run).await.unwrap();
+        let mut told = Vec::new();
+        while let Some(event) = events.next().await.unwrap() {
+            told.push(event);
         }
-        let told = told.as_str().unwrap();
-        let kinds: Vec<_> = told
-            .lines()
-            .filter_map(|line| line.strip_prefix("event: "))
-            .collect();
-        for kind in ["started", "request", "output", "ended", "run.ended"] {
-            assert!(kinds.contains(&kind), "{told}");
-        }
-        assert!(
-            told.contains("source.example") && !told.contains(&release.reader),
-            "{told}"
-        );
+        told
     });
+    let kinds: Vec<&str> = told.iter().map(|event| event.kind.as_str()).collect();
+    let place = |kind: &str| kinds.iter().position(|other| *other == kind).expect(kind);
+    assert!(place("started") < place("request") && place("request") < place("ended"));
+    assert!(place("output") < place("ended") && place("ended") < place("run.ended"));
+    let text = format!("{told:?}");
+    assert!(
+        text.contains("source.example") && text.contains("hello"),
+        "{text}"
+    );
+    assert!(!text.contains(&release.reader), "{text}");
+    assert_eq!(told[0].number, Some(0));
 }
 
 #[test]

@@ -19,9 +19,8 @@ async fn world(limits: ProxyLimits) -> World {
 
 #[tokio::test]
 async fn a_connection_beyond_the_limit_waits_for_another_to_end() {
-    // The run's own two doors each hold a place for the connection they wait for.
     let world = world(ProxyLimits {
-        connections: 3,
+        connections: 1,
         ..ProxyLimits::default()
     })
     .await;

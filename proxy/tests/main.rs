@@ -15,6 +15,7 @@ mod names;
 mod refusals;
 mod retries;
 mod smuggling;
+mod steps;
 mod streaming;
 mod support;
 mod tunnels;

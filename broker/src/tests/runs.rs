@@ -70,17 +70,57 @@ async fn a_token_of_another_issuer_audience_or_policy_is_refused() {
             .is_ok()
     };
     assert!(is_accepted(&right));
-    let changes: [fn(&mut Claims); 5] = [
+    let changes: [fn(&mut Claims); 6] = [
         |claims| claims.iss = "valetkey:other".to_owned(),
         |claims| claims.aud = "valetkey-control".to_owned(),
         |claims| claims.jti = "other".to_owned(),
         |claims| claims.pol = "sha256:other".to_owned(),
         |claims| claims.sub = "../other".to_owned(),
+        |claims| claims.step = Some("publish".to_owned()),
     ];
     for change in changes {
         let mut claims = right.clone();
         change(&mut claims);
         assert!(!is_accepted(&claims), "{claims:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_for_a_step_says_so_and_is_good_for_no_other() {
+    let world = World::new();
+    let broker = world.broker();
+    let mut spec = world.spec();
+    spec.step = Some(policies::StepName::parse("fetch").unwrap());
+    let new = broker.create_lasting_run(spec).await.unwrap();
+    for presented in [new.token.danger_expose(), new.alias.danger_expose()] {
+        let run = broker.authenticate(presented.as_bytes()).ok().unwrap();
+        assert_eq!(run.token_step().unwrap().as_str(), "fetch");
+    }
+    // It is sealed with the run, so the next server knows it too.
+    let sealed = crate::sealed::write(&new).unwrap();
+    assert!(
+        std::str::from_utf8(&sealed)
+            .unwrap()
+            .contains(r#""step":"fetch""#)
+    );
+    let claims = |step: Option<&str>| Claims {
+        iss: broker.keyring.issuer().to_owned(),
+        aud: "valetkey-proxy".to_owned(),
+        sub: new.run.id().to_string(),
+        iat: 0,
+        exp: u64::MAX,
+        jti: new.run.jti.clone(),
+        pol: new.run.policy().digest().to_string(),
+        step: step.map(str::to_owned),
+    };
+    for (step, is_right) in [
+        (Some("fetch"), true),
+        (Some("publish"), false),
+        (None, false),
+    ] {
+        let (token, _) = broker.keyring.sign(&claims(step)).unwrap();
+        let result = broker.authenticate(token.danger_expose().as_bytes());
+        assert_eq!(result.is_ok(), is_right, "{step:?}");
     }
 }
 

@@ -52,20 +52,20 @@ pub(crate) async fn accept_run(core: Arc<Core>, listener: TcpListener, principal
         return;
     };
     loop {
-        // A run with as many connections as it may have waits for one to end.
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                back_off(&error).await;
+                continue;
+            }
+        };
+        // A run with as many connections as it may have waits for one to end. The place is taken only now: a door that
+        // nobody comes through would hold one that another step's door waits for.
         let Ok(place) = Arc::clone(&principal.bounds.connections)
             .acquire_owned()
             .await
         else {
             return;
-        };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                drop(place);
-                back_off(&error).await;
-                continue;
-            }
         };
         let Ok(original) = stream.local_addr() else {
             continue;

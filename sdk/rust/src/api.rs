@@ -88,6 +88,12 @@ pub struct RunStep {
     /// Variables on top of the policy's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// How often it is tried again at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<u32>,
+    /// What it is tried again for; every failure if nothing is named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub retry_on: Vec<String>,
     /// Time on the clock, such as `"2m"`. No limit may be above the policy's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall: Option<String>,

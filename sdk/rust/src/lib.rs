@@ -7,6 +7,8 @@ pub mod audit;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod denial;
+#[cfg(feature = "client")]
+pub mod events;
 pub mod exit;
 pub mod id;
 pub mod report;

@@ -14,6 +14,7 @@ mod escapes;
 mod faults;
 mod files;
 mod foresight;
+mod interactive;
 mod licences;
 mod limits;
 mod network;

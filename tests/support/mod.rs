@@ -6,6 +6,7 @@ pub(crate) mod origin;
 pub(crate) mod place;
 pub(crate) mod process;
 pub(crate) mod serving;
+pub(crate) mod session;
 pub(crate) mod stand_in;
 pub(crate) mod tools;
 pub(crate) mod world;

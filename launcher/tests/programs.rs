@@ -89,6 +89,7 @@ text = b""
 def until(word):
     global text
     while word not in text: text += os.read(terminal, 1000)
+    text = text.split(word, 1)[1]
 os.write(terminal, b"cat -n &\n")
 until(b"[1]")
 os.write(terminal, b"fg\n")
@@ -97,6 +98,7 @@ os.write(terminal, b"typed\n")
 until(b"1\ttyped")
 os.write(terminal, b"\x1a")
 until(b"Stopped  ")
+until(b"$ ")
 os.write(terminal, b"kill %1; echo over''done; exit\n")
 until(b"overdone")
 print("done")

@@ -142,8 +142,8 @@ fn a_daemon_outlives_a_run_only_without_the_process_namespace() {
         "escapes::processes::a_daemon_outlives_a_run_only_without_the_process_namespace",
         || {
             for (off, is_left) in [(&[][..], false), (&[ProcessNamespace][..], true)] {
-                let sandbox = sandbox("./probe daemon; echo over", off);
-                let program = sandbox.work().join("probe");
+                let sandbox = sandbox("./escape daemon; echo over", off);
+                let program = sandbox.work().join("escape");
                 assert_eq!(super::answer(&sandbox.run()), "over");
                 let left = processes_of(&program);
                 for process in &left {

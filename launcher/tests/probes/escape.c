@@ -51,6 +51,16 @@ int main(int count, char **argument) {
         printf("nothing\n");
         return 0;
     }
+    if (!strcmp(what, "daemon")) { // and does not return before it is one
+        int ready[2];
+        char byte;
+        if (pipe(ready)) return say(-1);
+        if (fork()) { close(ready[1]); read(ready[0], &byte, 1); return 0; }
+        setsid();
+        if (fork()) _exit(0);
+        write(ready[1], "x", 1);
+        wait_for_ever(0);
+    }
     if (!strcmp(what, "seize")) return say(ptrace(PTRACE_SEIZE, atoi(first), 0, 0));
     if (!strcmp(what, "traceme")) return say(ptrace(PTRACE_TRACEME, 0, 0, 0));
     if (!strcmp(what, "peek")) { // EFAULT: may read, but nothing is there

@@ -257,3 +257,21 @@ fn send(signal: &str, process: u32) {
         .status();
     assert!(sent.unwrap().success());
 }
+#[test]
+fn ctrl_z_stops_the_run_with_its_command_and_fg_goes_on() {
+    let world = World::new();
+    let mut session = shell_outside(&world);
+    let command =
+        "-- sh -c 'echo up; while ! test -e /tmp/on; do read x; touch /tmp/on; done; echo on'";
+    session.keys(&line(&world, command));
+    session.shows("up\r\n");
+    session.keys("\x1a");
+    session.shows("Stopped");
+    session.keys("fg\r");
+    session.shows("fg\r\n");
+    session.keys("x\r");
+    session.shows("on\r\n");
+    session.shows("outside> ");
+    session.keys("exit\r");
+    session.ends();
+}

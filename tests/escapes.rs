@@ -100,7 +100,13 @@ const LIST: &[(&str, Held)] = &[
             ),
         ]),
     ),
-    ("A7", By(&[("cli/terminal.rs", "text_and_colours_pass")])),
+    (
+        "A7",
+        By(&[(
+            "cli/sequences.rs",
+            "what_commands_the_terminal_does_not_pass",
+        )]),
+    ),
     (
         "A8",
         By(&[(EXHAUSTION, "an_output_flood_is_cut_and_ended")]),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::cgroup_place::{Unified, legacy_parent, own_name, sweep};
+use crate::cgroup_place::{Unified, legacy_parent, own_name, sweep_once};
 use crate::spec::Limits;
 
 /// The groups of one sandbox: one in the unified hierarchy, or one for each controller in the older ones.
@@ -59,7 +59,7 @@ impl Cgroup {
             return None;
         }
         if let Some(place) = Unified::find() {
-            sweep(place.parent());
+            sweep_once(place.parent());
             if let Some(group) = cgroup.make(&place.parent().join(&name), Version::Two) {
                 let has = |file: &str| group.folder.join(file).exists();
                 cgroup.memory = has("memory.max").then(|| group.clone());
@@ -73,7 +73,7 @@ impl Cgroup {
                 let Some(parent) = legacy_parent(controller) else {
                     continue;
                 };
-                sweep(&parent);
+                sweep_once(&parent);
                 let group = cgroup.make(&parent.join(&name), Version::One);
                 match controller {
                     "memory" => cgroup.memory = group,

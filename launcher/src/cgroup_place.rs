@@ -1,5 +1,6 @@
 //! Where control groups can be made, and by whom the ones that are there were made.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -143,8 +144,20 @@ pub(crate) fn own_name() -> String {
     format!("{PREFIX}{}-{pid}-{started}-{number}", process_namespace())
 }
 
+/// Sweeps, once for each process: a look at all groups for each sandbox would make many at once slow.
+pub(crate) fn sweep_once(parent: &Path) {
+    static SWEPT: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    let is_first = SWEPT
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(parent.to_owned());
+    if is_first {
+        sweep(parent);
+    }
+}
+
 /// Removes groups whose makers are gone. Only an empty group can be removed, and their processes ended with them.
-pub(crate) fn sweep(parent: &Path) {
+fn sweep(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {

@@ -113,13 +113,14 @@ fn build(plan: &Plan, wires: &Wires, control: BorrowedFd<'_>) -> Result<Option<P
     mnt::mount_change(c"/", private).map_err(other(Other::Private))?;
     let mut trees = [-1; MAX_SOURCES];
     open_sources(plan, &mut trees)?;
-    let root = child_files::mount_root(&plan.stage).map_err(other(Other::Root))?;
+    rustix::process::umask(rustix::fs::Mode::empty());
+    let site = child_files::Site::open(&plan.stage).map_err(other(Other::Root))?;
     let mut scratch = None;
     for (index, op) in plan.ops.iter().enumerate() {
-        child_files::perform(op, root.as_fd(), &trees, &mut scratch)
+        child_files::perform(op, &site, &trees, &mut scratch)
             .map_err(|errno| (Step::Op(index as u32), errno))?;
     }
-    child_files::enter_root(root.as_fd(), plan.weaken).map_err(other(Other::Pivot))?;
+    child_files::enter_root(site.root.as_fd(), plan.weaken).map_err(other(Other::Pivot))?;
     if !plan.weaken.is_off(Layer::HostName) {
         rustix::system::sethostname(b"sandbox").map_err(other(Other::Name))?;
     }

@@ -15,21 +15,63 @@ use crate::plan::{IfMissing, Op, UserNamespaces};
 use crate::sys::{self, MountAttributes};
 use crate::weaken::{Layer, Weaken};
 
-/// Mounts an empty root on `stage` and makes it the working directory.
-pub(crate) fn mount_root(stage: &CStr) -> Result<OwnedFd, Errno> {
+/// Where the sandbox is built.
+pub(crate) struct Site {
+    /// The root that the command will have.
+    pub(crate) root: OwnedFd,
+    /// What is needed while building only. It lies outside of the new root and goes with the old one: each mount that
+    /// is taken away by itself makes the kernel wait until no processor looks at it any more.
+    workshop: OwnedFd,
+}
+
+impl Site {
+    /// Mounts a workshop on `stage` and in it an empty root, which becomes the working directory.
+    pub(crate) fn open(stage: &CStr) -> Result<Self, Errno> {
+        let workshop = memory()?;
+        mnt::move_mount(
+            &workshop,
+            c"",
+            CWD,
+            stage,
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+        )?;
+        rustix::fs::mkdirat(&workshop, c"root", Mode::from(0o755))?;
+        let root = memory()?;
+        move_onto(
+            root.as_fd(),
+            open_beneath(workshop.as_fd(), c"root")?.as_fd(),
+        )?;
+        rustix::process::fchdir(&root)?;
+        Ok(Self { root, workshop })
+    }
+
+    /// Where a path of the plan is.
+    fn find<'a>(&'a self, path: &'a CStr) -> (BorrowedFd<'a>, &'a CStr) {
+        let in_workshop = path.to_bytes_with_nul().strip_prefix(WORKSHOP);
+        match in_workshop.map(CStr::from_bytes_with_nul) {
+            Some(Ok(rest)) => (self.workshop.as_fd(), rest),
+            Some(Err(_)) | None => (self.root.as_fd(), path),
+        }
+    }
+
+    fn open_beneath(&self, path: &CStr) -> Result<OwnedFd, Errno> {
+        let (folder, path) = self.find(path);
+        open_beneath(folder, path)
+    }
+
+    fn place(&self, tree: BorrowedFd<'_>, at: &CStr) -> Result<(), Errno> {
+        move_onto(tree, self.open_beneath(at)?.as_fd())
+    }
+}
+
+/// What the plan calls the workshop.
+const WORKSHOP: &[u8] = b".sandbox/";
+
+fn memory() -> Result<OwnedFd, Errno> {
     let context = open_file_system(c"tmpfs")?;
     mnt::fsconfig_set_string(&context, c"size", c"64m")?;
     mnt::fsconfig_set_string(&context, c"mode", c"755")?;
-    let root = mount(&context, NOSUID | NODEV)?;
-    mnt::move_mount(
-        &root,
-        c"",
-        CWD,
-        stage,
-        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
-    )?;
-    rustix::process::fchdir(&root)?;
-    Ok(root)
+    mount(&context, NOSUID | NODEV)
 }
 
 /// Makes the finished root read-only and the only one.
@@ -76,34 +118,37 @@ pub(crate) fn keep(descriptor: OwnedFd) -> RawFd {
     descriptor.into_raw_fd()
 }
 
-/// Does one step.
+/// Does one step. The process's mask of permissions is empty, so that modes are what they say.
 pub(crate) fn perform(
     op: &Op,
-    root: BorrowedFd<'_>,
+    site: &Site,
     trees: &[RawFd],
     scratch: &mut Option<OwnedFd>,
 ) -> Result<(), Errno> {
     match op {
-        Op::Dir { at, mode } => match rustix::fs::mkdirat(root, at.as_c_str(), Mode::from(*mode)) {
-            Ok(()) => rustix::fs::chmodat(
-                root,
-                at.as_c_str(),
-                Mode::from(*mode),
-                rustix::fs::AtFlags::empty(),
-            ),
-            Err(Errno::EXIST) => Ok(()),
-            Err(errno) => Err(errno),
-        },
-        Op::File { at, mode, bytes } => make_file(root, at, *mode, bytes),
-        Op::Link { at, target } => rustix::fs::symlinkat(target.as_c_str(), root, at.as_c_str()),
-        Op::Show { source, at } => place(sys::borrowed(trees[*source]), root, at),
+        Op::Dir { at, mode } => {
+            let (folder, at) = site.find(at);
+            match rustix::fs::mkdirat(folder, at, Mode::from(*mode)) {
+                Err(Errno::EXIST) => Ok(()),
+                made => made,
+            }
+        }
+        Op::File { at, mode, bytes } => {
+            let (folder, at) = site.find(at);
+            make_file(folder, at, *mode, bytes)
+        }
+        Op::Link { at, target } => {
+            let (folder, at) = site.find(at);
+            rustix::fs::symlinkat(target.as_c_str(), folder, at)
+        }
+        Op::Show { source, at } => site.place(sys::borrowed(trees[*source]), at),
         Op::ShowAgain {
             from,
             at,
             attributes,
             if_missing,
         } => {
-            let target = match open_beneath(root, at) {
+            let target = match site.open_beneath(at) {
                 // Where this process, with all its capabilities, may not go, the command may not either.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS)
                     if *if_missing == IfMissing::Skip =>
@@ -116,7 +161,8 @@ pub(crate) fn perform(
                 // What was opened, not what the path leads to now.
                 mnt::open_tree(&target, c"", tree_flags(false))?
             } else {
-                mnt::open_tree(root, from.as_c_str(), tree_flags(false))?
+                let (folder, from) = site.find(from);
+                mnt::open_tree(folder, from, tree_flags(false))?
             };
             sys::mount_setattr(tree.as_fd(), self::attributes(*attributes), false)?;
             move_onto(tree.as_fd(), target.as_fd())
@@ -127,7 +173,7 @@ pub(crate) fn perform(
             mnt::fsconfig_set_string(&context, c"nr_inodes", inodes.as_c_str())?;
             mnt::fsconfig_set_string(&context, c"mode", c"755")?;
             let mounted = mount(&context, NOSUID | NODEV)?;
-            place(mounted.as_fd(), root, at)?;
+            site.place(mounted.as_fd(), at)?;
             *scratch = Some(mounted);
             Ok(())
         }
@@ -139,7 +185,7 @@ pub(crate) fn perform(
             work,
         } => {
             let context = open_file_system(c"overlay")?;
-            rustix::process::fchdir(open_beneath(root, from)?)?;
+            rustix::process::fchdir(site.open_beneath(from)?)?;
             mnt::fsconfig_set_string(&context, c"lowerdir", lower.as_c_str())?;
             mnt::fsconfig_set_string(&context, c"upperdir", upper.as_c_str())?;
             mnt::fsconfig_set_string(&context, c"workdir", work.as_c_str())?;
@@ -149,8 +195,8 @@ pub(crate) fn perform(
             // not wait for the disk.
             mnt::fsconfig_set_flag(&context, c"volatile")?;
             let mounted = mount(&context, NOSUID | NODEV)?;
-            rustix::process::fchdir(root)?;
-            place(mounted.as_fd(), root, at)
+            rustix::process::fchdir(&site.root)?;
+            site.place(mounted.as_fd(), at)
         }
         Op::Terminals { at } => {
             let context = open_file_system(c"devpts")?;
@@ -158,7 +204,7 @@ pub(crate) fn perform(
             mnt::fsconfig_set_string(&context, c"ptmxmode", c"0666")?;
             mnt::fsconfig_set_string(&context, c"mode", c"0620")?;
             let mounted = mount(&context, NOSUID | NOEXEC)?;
-            place(mounted.as_fd(), root, at)
+            site.place(mounted.as_fd(), at)
         }
         Op::Processes { at, users } => {
             let context = open_file_system(c"proc")?;
@@ -170,9 +216,8 @@ pub(crate) fn perform(
             if *users == UserNamespaces::None {
                 forbid_user_namespaces(mounted.as_fd())?;
             }
-            place(mounted.as_fd(), root, at)
+            site.place(mounted.as_fd(), at)
         }
-        Op::Unmount { at } => mnt::unmount(at.as_c_str(), mnt::UnmountFlags::DETACH),
     }
 }
 
@@ -195,7 +240,6 @@ fn forbid_user_namespaces(proc: BorrowedFd<'_>) -> Result<(), Errno> {
 fn make_file(root: BorrowedFd<'_>, at: &CStr, mode: u32, bytes: &[u8]) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(root, at, flags, Mode::from(mode))?;
-    rustix::fs::fchmod(&file, Mode::from(mode))?;
     let mut rest = bytes;
     while !rest.is_empty() {
         match rustix::io::write(&file, rest) {
@@ -205,11 +249,6 @@ fn make_file(root: BorrowedFd<'_>, at: &CStr, mode: u32, bytes: &[u8]) -> Result
         }
     }
     Ok(())
-}
-
-fn place(tree: BorrowedFd<'_>, root: BorrowedFd<'_>, at: &CStr) -> Result<(), Errno> {
-    let target = open_beneath(root, at)?;
-    move_onto(tree, target.as_fd())
 }
 
 fn open_beneath(root: BorrowedFd<'_>, at: &CStr) -> Result<OwnedFd, Errno> {

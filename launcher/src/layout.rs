@@ -94,7 +94,7 @@ impl Layout {
             masks: real,
             made: 0,
         };
-        layout.made_dir(Path::new("/.sandbox"), 0o755);
+        layout.dirs.insert(PathBuf::from("/.sandbox"));
         layout.made_dir(Path::new("/.sandbox/no-folder"), 0o000);
         layout.ops.push(Op::File {
             at: c".sandbox/no-file".into(),

@@ -59,6 +59,8 @@ mod hide;
 #[cfg(target_os = "linux")]
 mod landlock;
 #[cfg(target_os = "linux")]
+mod later;
+#[cfg(target_os = "linux")]
 mod layout;
 #[cfg(target_os = "linux")]
 mod listing;
@@ -92,6 +94,8 @@ mod tail;
 mod terminal;
 #[cfg(target_os = "linux")]
 mod toolchains;
+#[cfg(target_os = "linux")]
+mod turn;
 #[cfg(target_os = "linux")]
 mod usage;
 #[cfg(target_os = "linux")]

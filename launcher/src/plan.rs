@@ -15,7 +15,8 @@ use crate::weaken::Weaken;
 pub(crate) struct Plan {
     /// Trees of the host that [`Op::Show`] places.
     pub(crate) sources: Vec<Source>,
-    /// The file system, made from the top down. Paths are relative to the new root.
+    /// The file system, made from the top down. Paths are relative to the new root; those that begin with `.sandbox/`
+    /// to a folder beside it, which goes when the sandbox stands.
     pub(crate) ops: Vec<Op>,
     /// A host folder to build the new root on; it is covered in the child's mount namespace only.
     pub(crate) stage: CString,
@@ -94,8 +95,6 @@ pub(crate) enum Op {
     Terminals { at: CString },
     /// Mounts a `proc` of the new process namespace.
     Processes { at: CString, users: UserNamespaces },
-    /// Takes away a mount that was needed for building only.
-    Unmount { at: CString },
 }
 
 /// Whether user namespaces can be made in the sandbox, by what the kernel counts.
@@ -166,7 +165,6 @@ impl Op {
             Self::Overlay { at, .. } => format!("mounting the workspace overlay at {}", path(at)),
             Self::Terminals { .. } => "mounting devpts at `/dev/pts`".into(),
             Self::Processes { .. } => "mounting proc at `/proc`".into(),
-            Self::Unmount { at } => format!("unmounting {}", path(at)),
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::cgroup::Cgroup;
 use crate::child::{self, Wires};
 use crate::error::Error;
 use crate::failure::failure;
+use crate::later;
 use crate::message::{LENGTH, Report, Word};
 use crate::plan::{Plan, Source};
 use crate::prepare::Prepared;
@@ -25,6 +26,7 @@ use crate::signal::Signal as Asked;
 use crate::spec::{Limits, Stdin};
 use crate::sys::{self, Side};
 use crate::terminal::Terminal;
+use crate::turn::Turn;
 use crate::weaken::{Layer, Weaken};
 
 /// A sandbox that stands. Dropping it ends everything in it.
@@ -67,7 +69,7 @@ pub(crate) struct Running {
     /// Where there is no process namespace, what tells the first process to end all others.
     bell: Option<Arc<OwnedFd>>,
     // Taking a mount namespace apart takes longer than all else at the end; while this is held it happens later.
-    _mounts: Option<std::fs::File>,
+    mounts: Option<std::fs::File>,
 }
 
 impl Running {
@@ -78,7 +80,7 @@ impl Running {
             pidfd: Arc::new(pidfd),
             reaped: false,
             bell: Some(bell),
-            _mounts: None,
+            mounts: None,
         }
     }
 
@@ -118,6 +120,9 @@ impl Drop for Running {
     fn drop(&mut self) {
         if !self.reaped {
             self.end();
+        }
+        if let Some(mounts) = self.mounts.take() {
+            later::close(mounts);
         }
     }
 }
@@ -176,6 +181,7 @@ impl Prepared {
         if let Some(fallback) = self.fallback.take() {
             return crate::fallback::start(self, *fallback);
         }
+        let _turn = Turn::take();
         let (ours, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -216,7 +222,7 @@ impl Prepared {
             pidfd: Arc::new(pidfd),
             reaped: false,
             bell: None,
-            _mounts: std::fs::File::open(format!("/proc/{pid}/ns/mnt")).ok(),
+            mounts: std::fs::File::open(format!("/proc/{pid}/ns/mnt")).ok(),
         };
         drop((theirs, stdio));
 

@@ -62,9 +62,6 @@ pub(crate) fn scratch(layout: &mut Layout, home: &Path, bytes: u64) -> Result<()
             if_missing: IfMissing::Fail,
         });
     }
-    layout.push(Op::Unmount {
-        at: relative(scratch)?,
-    });
     layout.dir(Path::new("/run"), 0o755)?;
     layout.link(Path::new("/var/run"), Path::new("/run"))
 }

@@ -226,10 +226,6 @@ fn overlay(layout: &mut Layout, host: &Path, layers: &Layers<'_>) -> Result<(), 
         upper: in_layers(layers.upper)?,
         work: in_layers(&layers.work)?,
     });
-    // The overlay holds both itself.
-    for at in [bottom, beside] {
-        layout.push(Op::Unmount { at: relative(at)? });
-    }
     layout.note_shown(host);
     Ok(())
 }

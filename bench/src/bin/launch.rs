@@ -1,0 +1,352 @@
+//! Measures from start to exit of `/bin/true` in our sandbox and in others, alone and many at once, and what one that
+//! only stands costs in memory.
+//!
+//! Usage: `launch VALETKEY [TIMES] [AT ONCE]`. What is not installed is said to be so.
+
+#![expect(clippy::print_stdout, reason = "its output is its purpose")]
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use launcher::{Limits, NetworkMode, Spec, Workspace, WorkspaceMode, prepare};
+
+/// One way to run `/bin/true`.
+struct Way {
+    name: &'static str,
+    run: Box<dyn Fn(usize) -> io::Result<()> + Sync>,
+}
+
+fn main() -> io::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let binary = arguments
+        .next()
+        .ok_or_else(|| io::Error::other("give the path of valetkey"))?;
+    let binary = PathBuf::from(binary).canonicalize()?;
+    let mut number = |otherwise: usize| {
+        let given = arguments.next().and_then(|text| text.parse().ok());
+        given.unwrap_or(otherwise)
+    };
+    let (times, many) = (number(50), number(200));
+    // On a disk file system, as a user's project is; a memory file system would be quicker.
+    let folder = tempfile::Builder::new()
+        .prefix("valetkey-bench-")
+        .tempdir_in("/var/tmp")?;
+    let ways = ways(folder.path(), &binary)?;
+
+    println!(
+        "start to exit of /bin/true: median of {times} one after another; {many} at once: time until the last has ended, for each"
+    );
+    let mut floor: Option<(f64, f64)> = None;
+    for way in &ways {
+        if let Err(error) = (way.run)(0) {
+            println!("{:44} does not run here: {error}", way.name);
+            continue;
+        }
+        let alone = alone(way, times)?;
+        let crowd = at_once(way, many)?;
+        let (first, first_crowd) = *floor.get_or_insert((alone, crowd));
+        println!(
+            "{:44} {alone:7.2} ms ({:5.1} times)   {crowd:6.2} ms each ({:5.1} times)",
+            way.name,
+            alone / first,
+            crowd / first_crowd
+        );
+    }
+    phases(folder.path(), times)?;
+    idle(folder.path(), many)
+}
+
+/// Where the time of the whole sandbox goes.
+fn phases(folder: &Path, times: usize) -> io::Result<()> {
+    let folder = folder.join("phases");
+    let mut all = [const { Vec::new() }; 3];
+    for _ in 0..times {
+        let spec = spec(&folder, 0, NetworkMode::ProxyOnly, &["/bin/true"])?;
+        let began = Instant::now();
+        let prepared = prepare(&spec).map_err(io::Error::other)?;
+        let checked = Instant::now();
+        let mut started = prepared.start().map_err(io::Error::other)?;
+        let built = Instant::now();
+        started.release().map_err(io::Error::other)?;
+        let _ = started.wait(&mut |_, _| {});
+        for (times, (from, to)) in
+            all.iter_mut()
+                .zip([(began, checked), (checked, built), (built, Instant::now())])
+        {
+            times.push(millis(to - from));
+        }
+    }
+    for (name, times) in ["checked", "built", "run and reaped"].iter().zip(&mut all) {
+        times.sort_by(f64::total_cmp);
+        println!("  {name}: {:.2} ms", times[times.len() / 2]);
+    }
+    Ok(())
+}
+
+/// The median of the times on the clock, in milliseconds.
+fn alone(way: &Way, times: usize) -> io::Result<f64> {
+    let mut all = Vec::with_capacity(times);
+    for _ in 0..times {
+        let began = Instant::now();
+        (way.run)(0)?;
+        all.push(began.elapsed());
+    }
+    all.sort();
+    Ok(millis(all[times / 2]))
+}
+
+/// The time on the clock for many at once, divided by their number, in milliseconds.
+fn at_once(way: &Way, many: usize) -> io::Result<f64> {
+    let barrier = Barrier::new(many + 1);
+    let (failed, began) = std::thread::scope(|scope| {
+        let barrier = &barrier;
+        let threads: Vec<_> = (0..many)
+            .map(|place| {
+                scope.spawn(move || {
+                    barrier.wait();
+                    (way.run)(place)
+                })
+            })
+            .collect();
+        barrier.wait();
+        let began = Instant::now();
+        let failed = threads
+            .into_iter()
+            .filter_map(|thread| thread.join().ok().and_then(Result::err))
+            .next();
+        (failed, began)
+    });
+    let took = began.elapsed();
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(millis(took) / many as f64),
+    }
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn ways(folder: &Path, binary: &Path) -> io::Result<Vec<Way>> {
+    let mut ways = vec![command(
+        "fork and exec",
+        Path::new("/"),
+        &["/bin/true"],
+        &[],
+    )];
+    for (name, network) in [
+        ("launcher called in-process, no network", NetworkMode::None),
+        (
+            "launcher called in-process, everything on",
+            NetworkMode::ProxyOnly,
+        ),
+    ] {
+        let folder = folder.join(name.replace([' ', ','], "-"));
+        ways.push(Way {
+            name,
+            run: Box::new(move |place| {
+                let spec = spec(&folder, place, network, &["/bin/true"])?;
+                let started = prepare(&spec).map_err(io::Error::other)?.start();
+                let mut started = started.map_err(io::Error::other)?;
+                let doors = started.doors.take();
+                started.release().map_err(io::Error::other)?;
+                let finished = started.wait(&mut |_, _| {});
+                drop(doors);
+                match finished.outcome {
+                    sdk::report::Outcome::Passed => Ok(()),
+                    other => Err(io::Error::other(format!("{other:?}"))),
+                }
+            }),
+        });
+    }
+    ways.extend(whole(folder, binary)?);
+    let sealed = [
+        "--unshare-all",
+        "--ro-bind",
+        "/usr",
+        "/usr",
+        "--ro-bind",
+        "/etc",
+        "/etc",
+        "--symlink",
+        "usr/bin",
+        "/bin",
+        "--symlink",
+        "usr/lib",
+        "/lib",
+        "--symlink",
+        "usr/lib64",
+        "/lib64",
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--tmpfs",
+        "/tmp",
+        "--die-with-parent",
+        "--new-session",
+        "/bin/true",
+    ];
+    ways.push(command(
+        "bwrap (no seccomp, no network, no overlay)",
+        Path::new("/"),
+        &[&["bwrap"], &sealed[..]].concat(),
+        &[],
+    ));
+    ways.push(command(
+        "unshare (namespaces and nothing in them)",
+        Path::new("/"),
+        &["unshare", "-Urmpnf", "/bin/true"],
+        &[],
+    ));
+    ways.push(command(
+        "nsjail",
+        Path::new("/"),
+        &["nsjail", "-Mo", "-q", "--chroot", "/", "--", "/bin/true"],
+        &[],
+    ));
+    ways.push(command(
+        "firejail",
+        Path::new("/"),
+        &[
+            "firejail",
+            "--quiet",
+            "--noprofile",
+            "--net=none",
+            "/bin/true",
+        ],
+        &[],
+    ));
+    Ok(ways)
+}
+
+/// `valetkey run` as users type it.
+fn whole(folder: &Path, binary: &Path) -> io::Result<Vec<Way>> {
+    let (config, state) = (folder.join("config"), folder.join("state"));
+    fs::DirBuilder::new().mode(0o700).create(&config)?;
+    let variables = [
+        ("VALETKEY_CONFIG_DIR", config.as_path()),
+        ("VALETKEY_STATE_DIR", state.as_path()),
+    ];
+    let proxied = folder.join("proxied");
+    let none = folder.join("none");
+    fs::create_dir(&proxied)?;
+    fs::create_dir(&none)?;
+    let policy = "version = 1\n[[allow]]\nhost = \"api.bench.example\"\n";
+    fs::write(proxied.join("valetkey.toml"), policy)?;
+    let us = |arguments: &[&str]| {
+        Command::new(binary)
+            .args(arguments)
+            .current_dir(&proxied)
+            .envs(variables)
+            .output()
+    };
+    let checked: serde_json::Value = serde_json::from_slice(&us(&["check", "--json"])?.stdout)?;
+    let digest = checked["digest"].as_str().unwrap_or_default();
+    us(&["policy", "approve", "--digest", digest])?;
+    let program = binary.to_string_lossy();
+    let line = [&program, "run", "--quiet", "--", "/bin/true"];
+    Ok(vec![
+        command("valetkey run, no network", &none, &line, &variables),
+        command(
+            "valetkey run, behind the proxy",
+            &proxied,
+            &line,
+            &variables,
+        ),
+    ])
+}
+
+fn command(name: &'static str, at: &Path, line: &[&str], variables: &[(&str, &Path)]) -> Way {
+    let line: Vec<String> = line.iter().map(|&word| word.to_owned()).collect();
+    let at = at.to_owned();
+    let variables: Vec<(String, PathBuf)> = variables
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.to_path_buf()))
+        .collect();
+    Way {
+        name,
+        run: Box::new(move |_| {
+            let status = Command::new(&line[0])
+                .args(&line[1..])
+                .envs(variables.iter().map(|(name, value)| (name, value)))
+                .current_dir(&at)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status()?;
+            if status.success() {
+                Ok(())
+            } else {
+                Err(io::Error::other(status.to_string()))
+            }
+        }),
+    }
+}
+
+/// A sandbox with an overlay workspace, a system call filter and a limit of memory.
+fn spec(folder: &Path, place: usize, network: NetworkMode, line: &[&str]) -> io::Result<Spec> {
+    let layers = folder.join(format!("layers-{place}"));
+    for part in [
+        folder.join("work"),
+        folder.join("home"),
+        layers.join("upper"),
+        layers.join("work"),
+    ] {
+        fs::create_dir_all(part)?;
+    }
+    let mut spec = Spec::new(line, folder.join("home"));
+    spec.network = network;
+    spec.limits = Limits {
+        memory: Some(512 << 20),
+        processes: Some(128),
+        ..Limits::default()
+    };
+    spec.view.workspace = Some(Workspace {
+        host: folder.join("work"),
+        mode: WorkspaceMode::Overlay {
+            upper: layers.join("upper"),
+            work: layers.join("work"),
+            below: Vec::new(),
+        },
+        hide: Vec::new(),
+        protect: Vec::new(),
+    });
+    Ok(spec)
+}
+
+/// What the machine has less while sandboxes only stand.
+fn idle(folder: &Path, many: usize) -> io::Result<()> {
+    let folder = folder.join("idle");
+    let make = |place| {
+        let spec = spec(&folder, place, NetworkMode::ProxyOnly, &["/bin/true"])?;
+        let started = prepare(&spec).map_err(io::Error::other)?.start();
+        started.map_err(io::Error::other)
+    };
+    // The first makes what all share.
+    let first = make(0)?;
+    let before = available()?;
+    let standing = (1..=many).map(make).collect::<io::Result<Vec<_>>>()?;
+    let used = before.saturating_sub(available()?);
+    println!(
+        "memory of a sandbox that stands and waits: {} KiB (of {many}, by MemAvailable)",
+        used / many as u64
+    );
+    drop((standing, first));
+    Ok(())
+}
+
+/// Kibibytes (proc(5), `MemAvailable`).
+fn available() -> io::Result<u64> {
+    let text = fs::read_to_string("/proc/meminfo")?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok())
+        .ok_or_else(|| io::Error::other("/proc/meminfo has no MemAvailable"))
+}

@@ -1,0 +1,39 @@
+//! Sandboxes are built a few at a time.
+//!
+//! More at once than there are processors only wait for each other in the kernel, and each `clone3` makes every thread
+//! that goes on meanwhile copy the pages it writes to.
+
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+
+/// The right to build a sandbox now, until it is dropped.
+pub(crate) struct Turn(&'static Turns);
+
+struct Turns {
+    free: Mutex<usize>,
+    given_back: Condvar,
+}
+
+impl Turn {
+    /// Waits for a turn. Whoever has one gives it back after some milliseconds, whatever becomes of the sandbox.
+    pub(crate) fn take() -> Self {
+        static TURNS: OnceLock<Turns> = OnceLock::new();
+        let turns = TURNS.get_or_init(|| Turns {
+            free: Mutex::new(std::thread::available_parallelism().map_or(1, usize::from)),
+            given_back: Condvar::new(),
+        });
+        let free = turns.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = turns
+            .given_back
+            .wait_while(free, |free| *free == 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        *free -= 1;
+        Self(turns)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *self.0.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.0.given_back.notify_one();
+    }
+}

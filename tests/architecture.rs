@@ -29,7 +29,8 @@ fn dependencies_point_one_way() {
         let found: BTreeSet<&str> = manifest
             .lines()
             .filter_map(|line| line.split(['.', ' ', '=']).next())
-            .filter(|key| crates.contains(key))
+            // A crate may depend on itself: with a feature that only its tests have.
+            .filter(|key| crates.contains(key) && key != name)
             .collect();
         for dependency in found {
             assert!(

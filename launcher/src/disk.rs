@@ -123,7 +123,7 @@ fn tells_at_once(file: &File) -> bool {
     const EXT4: i64 = 0xef53;
     const XFS: i64 = 0x5846_5342;
     const TMPFS: i64 = 0x0102_1994;
-    fstatfs(file).is_ok_and(|found| [EXT4, XFS, TMPFS].contains(&(found.f_type as i64)))
+    fstatfs(file).is_ok_and(|found| [EXT4, XFS, TMPFS].contains(&found.f_type))
 }
 
 fn free(file: &File) -> u64 {

@@ -31,7 +31,7 @@ fn limits_are_told_with_control_groups_of_the_second_version() {
     let script = format!(
         "mkdir /tools; export VALETKEY_TEST_TOOLS=/tools\n\
          echo AS ROOT; valetkey doctor; /tests {TESTS} && echo ALL PASSED\n\
-         echo AS USER; delegated valetkey doctor; delegated /tests {TESTS} && echo ALL PASSED\n"
+         echo AS USER; delegated valetkey doctor; shared /tests {TESTS} && echo ALL PASSED\n"
     );
     let Some(printed) = boot(&files, Root::Disk, &script) else {
         return;

@@ -50,15 +50,16 @@ fn a_shell_inside_has_job_control_and_the_windows_size() {
     session.resize(50, 132);
     session.keys("stty size\r");
     session.shows("50 132\r\n");
-    // Ctrl-C ends what is in the foreground, and neither the shell nor the run.
-    session.keys("echo begin; sleep 600\r");
+    // Ctrl-C ends what is in the foreground, and neither the shell nor the run. The job itself says that it is there: before
+    // that, the key would be for a shell that is about to start it.
+    session.keys("sh -c 'echo begin; exec sleep 600'\r");
     session.shows("begin\r\n");
     session.keys("\x03");
     session.shows("$ ");
     session.keys("echo code $?\r");
     session.shows("code 130\r\n");
     // Ctrl-Z stops it.
-    session.keys("echo begin; sleep 601\r");
+    session.keys("sh -c 'echo begin; exec sleep 601'\r");
     session.shows("begin\r\n");
     session.keys("\x1a");
     session.shows("Stopped");

@@ -49,11 +49,16 @@ fn landlocked(world: &World, command: &[&str]) -> Finished {
     run(world, &[], &["--isolation", "landlock"], command)
 }
 
+/// Rules without the test clients to read: what has to be hidden in them could not be.
+fn alone(rules: &str) -> String {
+    format!("{rules}[sandbox]\nread = []\n")
+}
+
 /// A shop behind a rule and a neighbour behind none.
 fn shop() -> (World, crate::support::origin::Origin) {
     let mut world = World::new();
     let origin = world.origin("shop.example", greeting());
-    world.policy("[[allow]]\nhost = \"shop.example\"\n");
+    world.policy(&alone("[[allow]]\nhost = \"shop.example\"\n"));
     (world, origin)
 }
 
@@ -79,7 +84,9 @@ fn a_key_reaches_its_host_from_a_sandbox_without_namespaces() {
         "shop",
         "hosts = [\"shop.example\"]\ninject = { bearer = true }",
     );
-    world.policy("[[allow]]\nhost = \"shop.example\"\nsecret = \"shop\"\n");
+    world.policy(&alone(
+        "[[allow]]\nhost = \"shop.example\"\nsecret = \"shop\"\n",
+    ));
     let line = "curl -sS -H \"Authorization: Bearer $SHOP_TOKEN\" https://shop.example/a";
     landlocked(&world, &["sh", "-c", line])
         .passed()

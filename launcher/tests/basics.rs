@@ -10,7 +10,8 @@ use crate::support::{Box, as_each_user};
 #[test]
 fn a_command_runs_and_its_output_comes_back() {
     as_each_user("basics::a_command_runs_and_its_output_comes_back", || {
-        let mut started = Box::shell("echo out; echo err >&2").start();
+        let sandbox = Box::shell("echo out; echo err >&2");
+        let mut started = sandbox.start();
         started.release().unwrap();
         let mut seen = (Vec::new(), Vec::new());
         let finished = started.wait(&mut |stream, bytes| match stream {

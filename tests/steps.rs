@@ -1,9 +1,10 @@
 //! Which step failed, why, and what is left? Steps run one after another or side by side, each in a sandbox of its own.
 
+mod endings;
+mod file;
+
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 use crate::support::origin::{Answer, answer};
 use crate::support::process::Finished;
+use crate::support::world::greeting;
 use crate::support::{World, root};
 
 /// Runs these steps and gives the report.
@@ -153,6 +155,62 @@ fn an_attempt_begins_without_what_the_failed_one_before_it_left() {
 }
 
 #[test]
+fn a_step_is_tried_again_for_a_host_that_could_not_be_reached() {
+    let mut world = World::new();
+    // Nobody listens on port 1.
+    world.dial("down.example.test:443", "127.0.0.1:1");
+    world.policy("[[allow]]\nhost = \"down.example.test\"\n");
+    let again = "retries = 1\nretry_on = [\"upstream-unreachable\"]";
+    let steps = [
+        step("ask", "curl -fsS https://down.example.test/", again),
+        // It fails, too, but not for that.
+        step("other", "exit 3", &format!("needs = []\n{again}")),
+    ];
+    let report = report(&world, &steps.concat());
+    assert_eq!(report["steps"][0]["attempts"], 2, "{report}");
+    assert_eq!(
+        report["steps"][0]["retried"][0]["because"],
+        "upstream-unreachable"
+    );
+    assert_eq!(report["steps"][1]["attempts"], 1);
+}
+
+#[test]
+fn each_step_is_told_with_what_it_reached_and_has_its_own_rights() {
+    let mut world = World::new();
+    let _fetched = world.origin("data.example.test", greeting());
+    let _published = world.origin("shop.example.test", greeting());
+    world.policy(
+        "[[allow]]\nhost = \"data.example.test\"\n[[allow]]\nhost = \"shop.example.test\"\n\
+         [steps.publish]\nallow = [\"shop.example.test\"]\n[steps.pack]\nnetwork = \"none\"\n",
+    );
+    let ask = |host: &str| format!("curl -sS -o /dev/null -w '%{{http_code}}' https://{host}/");
+    let steps = [
+        step("fetch", &ask("data.example.test"), ""),
+        step("pack", &format!("! {}", ask("data.example.test")), ""),
+        step(
+            "publish",
+            &[ask("shop.example.test"), ask("data.example.test")].join("; "),
+            "",
+        ),
+    ];
+    let report = report(&world, &steps.concat());
+    assert_eq!(report["outcome"], "passed", "{report}");
+    let hosts = |number: usize| -> Vec<String> {
+        let reached = report["steps"][number]["reached"].as_array().unwrap();
+        reached
+            .iter()
+            .map(|one| one["host"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(hosts(0), ["data.example.test"]);
+    assert!(hosts(1).is_empty());
+    assert_eq!(hosts(2), ["shop.example.test"]);
+    assert_eq!(report["steps"][2]["stdout"]["text"], "200403");
+    assert_eq!(report["reached"].as_array().unwrap().len(), 2);
+}
+
+#[test]
 fn a_failure_that_was_not_asked_to_be_tried_again_is_final() {
     let world = World::new();
     let steps = step("one", "exit 5", "retries = 3\nretry_on = [\"wall\"]");
@@ -283,28 +341,6 @@ fn a_step_can_have_less_than_the_policys_limits_and_is_told_by_its_own() {
 }
 
 #[test]
-fn a_step_cannot_have_more_than_the_policys_limits() {
-    let world = World::new();
-    world.policy("[limits]\nwall = \"5m\"\nmemory = \"256MiB\"\n");
-    for (more, told) in [
-        (
-            "wall = \"10m\"",
-            "`wall` is \"10m\", which is more than the policy's limit of \"5m\"",
-        ),
-        (
-            "memory = \"1GiB\"",
-            "more than the policy's limit of \"256MiB\"",
-        ),
-    ] {
-        run(&world, &step("one", "true", more), &[])
-            .exited(78)
-            .says(told)
-            .says("steps.toml:4:");
-    }
-    run(&world, &step("one", "true", "wall = \"5m\""), &[]).passed();
-}
-
-#[test]
 fn the_workspace_may_be_shown_in_any_mode() {
     let world = World::new();
     let steps = [
@@ -340,226 +376,6 @@ fn a_step_leaves_no_process_to_the_next() {
     assert_eq!(report["outcome"], "passed");
     let counted = report["steps"][1]["stdout"]["text"].as_str().unwrap();
     assert!(counted.ends_with("0\n"), "{counted}");
-}
-
-/// Starts steps of which the second runs until it is ended, and waits until it runs.
-fn started(world: &World) -> Child {
-    let steps = [
-        step("first", "echo 1 > first", ""),
-        step("second", "echo 2 > second; echo started; sleep 600", ""),
-        step("third", "true", ""),
-    ];
-    world.file("steps.toml", &steps.concat());
-    let mut child = world
-        .command(&["run", "--steps", "steps.toml"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let mut output = BufReader::new(child.stdout.take().unwrap());
-    output.read_line(&mut line).unwrap();
-    assert_eq!(line, "second | started\n");
-    child
-}
-
-fn send(signal: &str, child: &Child) {
-    let mut kill = Command::new("kill");
-    kill.args([&format!("-{signal}"), &child.id().to_string()]);
-    assert!(kill.status().unwrap().success());
-}
-
-/// The report of the world's only run, as it was saved.
-fn saved(world: &World) -> Value {
-    let listed = world.valetkey(&["runs", "list", "--json"]).passed().json();
-    let run = listed[0]["run"].as_str().unwrap();
-    let shown = world
-        .valetkey(&["runs", "show", run, "--json"])
-        .passed()
-        .json();
-    shown["report"].clone()
-}
-
-#[test]
-fn an_interrupted_run_keeps_what_was_done_and_tells_how_far_it_came() {
-    let world = World::new();
-    let mut child = started(&world);
-    send("INT", &child);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    let report = saved(&world);
-    assert_eq!(outcome(&report, 1), r#""passed""#);
-    assert_eq!(outcome(&report, 2), r#"{"failed":{"signal":2}}"#);
-    assert_eq!(report["steps"][1]["stdout"]["text"], "started\n");
-    assert_eq!(outcome(&report, 3), r#""not-reached""#);
-    assert_eq!(report["resume_from"], "second");
-    for name in ["first", "second"] {
-        assert!(kept(&world, &report, name).is_some(), "{name}");
-    }
-}
-
-#[test]
-fn a_killed_supervisor_leaves_the_report_of_what_was_done_and_the_changes() {
-    let world = World::new();
-    let mut child = started(&world);
-    send("KILL", &child);
-    child.wait().unwrap();
-    let report = saved(&world);
-    assert_eq!(report["state"], "active");
-    assert_eq!(outcome(&report, 1), r#""passed""#);
-    assert!(outcome(&report, 2).contains("had not ended"), "{report}");
-    assert_eq!(outcome(&report, 3), r#""not-reached""#);
-    for name in ["first", "second"] {
-        assert!(kept(&world, &report, name).is_some(), "{name}");
-    }
-}
-
-#[test]
-fn a_steps_file_with_a_mistake_runs_nothing_and_the_place_is_told() {
-    let world = World::new();
-    let ok = step("ok", "touch ran", "");
-    for (text, place, told) in [
-        (
-            "[[step]]\nname = \"a\"\nrun = [\"true\"]\nretrys = 1\n",
-            "4:1",
-            "did you mean `retries`?",
-        ),
-        (
-            "[[step]]\nname = \"a\"\nname = \"b\"\nrun = [\"true\"]\n",
-            "3:1",
-            "duplicate",
-        ),
-        ("[[step]]\nrun = [\"true\"]\n", "1:1", "`name` is missing"),
-        (
-            "[[step]]\nname = \"../a\"\nrun = [\"true\"]\n",
-            "2:8",
-            "is not the name of a step",
-        ),
-        ("[[step]]\nname = \"a\"\n", "1:1", "there is nothing to run"),
-        (
-            "[[step]]\nname = \"a\"\nrun = []\n",
-            "3:7",
-            "names no program",
-        ),
-        (
-            "[[step]]\nname = \"a\"\nrun = [\"true\"]\nshell = \"true\"\n",
-            "4:9",
-            "either",
-        ),
-        (
-            "[[step]]\nname = \"a\"\nshell = \"a\\u0000b\"\n",
-            "3:9",
-            "no line of shell",
-        ),
-        (
-            "[[step]]\nname = \"a\"\nrun = \"true\"\n",
-            "3:7",
-            "array of strings",
-        ),
-        (
-            "[[step]]\nname = \"a\"\nrun = [\"true\"]\nneeds = [\"b\"]\n",
-            "4:10",
-            "no step of this name",
-        ),
-        (
-            "[[step]]\nname = \"a\"\nrun = [\"true\"]\nneeds = [\"a\"]\n",
-            "4:10",
-            "a needs a",
-        ),
-        (
-            "[[step]]\nname = \"a\"\nrun = [\"true\"]\nretries = 99\n",
-            "4:11",
-            "from 0 to 20",
-        ),
-        (
-            "[[step]]\nname = \"a\"\nrun = [\"true\"]\nretry_on = [\"exit\"]\n",
-            "4:12",
-            "without `retries`",
-        ),
-        (
-            "[[step]]\nname = \"a\"\nrun = [\"true\"]\nretries = 1\nretry_on = [\"exits\"]\n",
-            "5:13",
-            "did you mean `exit`?",
-        ),
-        (
-            "[[step]]\nname = \"a\"\nrun = [\"true\"]\nwall = 5\n",
-            "4:8",
-            "a string with a unit",
-        ),
-        (
-            "[[step]]\nname = \"a\"\nrun = [\"true\"]\nenv = { \"A=B\" = \"c\" }\n",
-            "4:17",
-            "name of a variable",
-        ),
-        (
-            "[[step]]\nname = \"a\"\nrun = [\"true\"]\nnetwork = \"proxy\"\n",
-            "4:1",
-            "unknown key `network`",
-        ),
-        ("secrets = [\"openai\"]\n", "1:1", "unknown key `secrets`"),
-        ("", "1:1", "there are no steps"),
-        ("[[step]\n", "1:", "error"),
-    ] {
-        // What comes before a mistake does not run either.
-        let text = if text.contains("[[step]]") {
-            format!("{text}{ok}")
-        } else {
-            text.to_owned()
-        };
-        let finished = run(&world, &text, &[]).exited(78).says(told);
-        assert!(
-            finished.stderr.contains(&format!("steps.toml:{place}")),
-            "{}",
-            finished.stderr
-        );
-    }
-    assert_eq!(
-        world.valetkey(&["runs", "list", "--json"]).json(),
-        serde_json::json!([])
-    );
-    run(&world, &ok, &[]).passed();
-}
-
-#[test]
-fn a_circle_and_a_name_given_twice_are_told_with_their_names() {
-    let world = World::new();
-    let circle = [
-        step("a", "true", "needs = [\"c\"]"),
-        step("b", "true", ""),
-        step("c", "true", ""),
-    ];
-    run(&world, &circle.concat(), &[])
-        .exited(78)
-        .says("in a circle: a needs c needs b needs a");
-    let twice = [step("a", "true", ""), step("a", "true", "")];
-    run(&world, &twice.concat(), &[])
-        .exited(78)
-        .says("another step is called `a`, in line 1")
-        .says("steps.toml:6:8");
-}
-
-#[test]
-fn a_steps_file_that_is_not_one_is_refused() {
-    let world = World::new();
-    let refused = |name: &str, told: &str| {
-        world
-            .valetkey(&["run", "--steps", name])
-            .exited(78)
-            .says(told);
-    };
-    refused("missing.toml", "cannot read the steps file");
-    refused(".", "not a regular file");
-    world.file("big.toml", &"#".repeat((1 << 20) + 1));
-    refused("big.toml", "larger than 1 MiB");
-    let many: String = (0..65)
-        .map(|number| step(&format!("s{number}"), "true", ""))
-        .collect();
-    world.file("many.toml", &many);
-    refused("many.toml", "more than 64 steps");
-    world
-        .valetkey(&["run", "--steps", "many.toml", "--", "true"])
-        .exited(2);
-    world.valetkey(&["run"]).exited(2);
 }
 
 #[test]

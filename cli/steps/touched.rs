@@ -44,7 +44,7 @@ impl Touched {
         while let Some(folder) = left.pop() {
             let entries = match fs::read_dir(upper.join(&folder)) {
                 Ok(entries) => entries,
-                // A step can take the permission to look into a folder of its own away.
+                // A step can take away the permission to look into a folder of its own.
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     touched.0.insert(folder, Touch::Own);
                     continue;
@@ -60,10 +60,13 @@ impl Touched {
                     Touch::Removed
                 } else if !found.is_dir() {
                     Touch::Own
-                } else if is_opaque(&entry.path())? {
-                    Touch::Opaque { mode }
                 } else {
-                    Touch::Folder { mode }
+                    match is_opaque(&entry.path()) {
+                        Ok(true) => Touch::Opaque { mode },
+                        Ok(false) => Touch::Folder { mode },
+                        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Touch::Own,
+                        Err(error) => return Err(error),
+                    }
                 };
                 if touch.folder().is_some() {
                     left.push(path.clone());

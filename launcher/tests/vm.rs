@@ -28,7 +28,7 @@ fn limits_are_kept_by_control_groups_of_the_second_version() {
     let Some(printed) = boot(
         &files(),
         Root::Disk,
-        &each_user("--test-threads=1 limits:: exhaustion::"),
+        &each_user("--test-threads=1 --skip escapes:: limits:: exhaustion::"),
     ) else {
         return;
     };
@@ -54,9 +54,8 @@ fn the_sandbox_is_the_same_on_an_older_kernel() {
     assert!(printed.contains("landlock,"), "{printed}");
 }
 
-/// The machine's Python has no TLS library, and busybox's shell sets a variable more.
-const NOT_THERE: &str =
-    "--skip python_runs_where_it_is_installed --skip the_environment_is_what_was_given";
+/// The ways out are tried on the machine that has a compiler. Its Python has no TLS library, and busybox sets a variable more.
+const NOT_THERE: &str = "--skip escapes:: --skip python_runs_where_it_is_installed --skip the_environment_is_what_was_given";
 
 #[test]
 fn a_sandbox_stands_on_an_initial_memory_disk() {

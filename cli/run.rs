@@ -50,7 +50,11 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
     };
     let done = all_steps(&context, &plan, &asked, json);
     drop(ending);
-    let report = steps::report(&context, State::Ended, told(&plan, &done.progress))?;
+    let mut report = steps::report(&context, State::Ended, told(&plan, &done.progress))?;
+    report.changes = done
+        .changes
+        .as_ref()
+        .and_then(|_| changes::counts(&folders.run(run.id())));
     keep(&context, &report);
     let setup_failure = done.progress.iter().find_map(Progress::setup_failure);
     if let Some(failure) = setup_failure
@@ -203,7 +207,7 @@ fn tell(context: &Context<'_>, asked: &args::Run, report: &Report, done: &Done, 
     let changes = done
         .changes
         .as_ref()
-        .and_then(|_| changes::in_short(&context.folders.run(context.run.id())));
+        .and_then(|_| changes::in_short(&context.folders.run(context.run.id()), report.changes));
     if asked.steps.is_some() {
         summary::after_steps(report, cutoff, project, changes.as_deref());
     } else if let [ended] = ended.as_slice() {

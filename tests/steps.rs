@@ -77,6 +77,9 @@ fn the_nine_steps_of_the_example_pass_and_their_changes_are_kept() {
         .json();
     assert_eq!(report["outcome"], "passed");
     assert_eq!(report["resume_from"], Value::Null);
+    // The folder build with seven files, and public with two.
+    assert_eq!(report["changes"]["added"], 11, "{report}");
+    assert_eq!(report["changes"]["deleted"], 0);
     let totals = kept(&world, &report, "build/totals.csv").unwrap();
     assert_eq!(totals, "acme,150\nglobex,75\ninitech,12\n");
     assert!(kept(&world, &report, "public/report.tar.sha256").is_some());

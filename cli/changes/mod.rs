@@ -7,6 +7,7 @@ mod show;
 use std::path::{Component, Path, PathBuf};
 
 use launcher::changes::{Change, Error, Kept, Record};
+use sdk::report::Changes as Counts;
 
 use crate::args;
 use crate::failure::Failure;
@@ -38,17 +39,24 @@ pub(crate) fn changes(
     }
 }
 
+/// How many paths the run in this folder left otherwise than they are in the workspace; `None` where that cannot be said.
+pub(crate) fn counts(run: &Path) -> Option<Counts> {
+    let summary = Kept::open(run).ok()?.summary();
+    Some(Counts {
+        added: summary.added,
+        changed: summary.changed,
+        deleted: summary.deleted,
+    })
+}
+
 /// What the run in this folder changed, in one line for the end of a run; `None` where it left the workspace as it was.
-pub(crate) fn in_short(run: &Path) -> Option<String> {
+pub(crate) fn in_short(run: &Path, counts: Option<Counts>) -> Option<String> {
     let name = find::name(run);
-    let summary = match Kept::open(run) {
-        Ok(kept) => kept.summary(),
+    let Some(summary) = counts else {
         // What it wrote is there all the same.
-        Err(_) => {
-            return Some(format!(
-                "your files are as they were; what it wrote: valetkey changes show {name}"
-            ));
-        }
+        return Some(format!(
+            "your files are as they were; what it wrote: valetkey changes show {name}"
+        ));
     };
     let parts = [
         (summary.deleted, "deleted"),

@@ -47,6 +47,7 @@ pub(crate) fn report<'a>(
         reached: tally.reached(),
         denied: tally.denied(),
         failed: tally.failed(),
+        changes: None,
         not_isolated,
     })
 }

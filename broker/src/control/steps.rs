@@ -321,6 +321,7 @@ fn compose(broker: &Broker, run: &RunId, steps: Vec<Step>) -> Result<Option<Repo
         denied: whole.denied(),
         failed: whole.failed(),
         resume_from: failed.map(|step| step.name.clone()),
+        changes: None,
         not_isolated: Vec::new(),
         steps,
     }))
@@ -344,8 +345,8 @@ pub(super) fn report(broker: &Broker, run: &RunId) -> Result<Option<Report>, Err
     }))
 }
 
-/// Each leaves a layer, a line and the ends of its output.
-const MOST_STEPS: usize = 256;
+/// Each leaves a layer, a line and the ends of its output. The launcher shows no more layers above one another.
+const MOST_STEPS: usize = 80;
 
 const MOST_WAITING: usize = 8;
 

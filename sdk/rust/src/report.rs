@@ -120,9 +120,23 @@ pub struct Report {
     /// The first step that did not pass: from there on the run would have to be done again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume_from: Option<String>,
+    /// How many paths of the workspace it left otherwise than they were, where that is kept apart and could be counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<Changes>,
     /// What its sandbox did not keep apart from the machine, a sentence each. Nothing where it had namespaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_isolated: Vec<String>,
+}
+
+/// Paths of a workspace that are otherwise than before the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changes {
+    /// New ones.
+    pub added: u64,
+    /// Changed ones.
+    pub changed: u64,
+    /// Removed ones.
+    pub deleted: u64,
 }
 
 /// One command of a run.

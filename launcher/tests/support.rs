@@ -109,7 +109,7 @@ impl Box {
 /// Runs a test's body as whoever runs the tests and, if that is root, as an ordinary user too.
 pub(crate) fn as_each_user(test: &str, body: impl FnOnce()) {
     body();
-    if !rustix::process::geteuid().is_root() {
+    if !rustix::process::geteuid().is_root() || std::env::var_os(ALONE).is_some() {
         return;
     }
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -124,7 +124,7 @@ pub(crate) fn as_each_user(test: &str, body: impl FnOnce()) {
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("RUST_BACKTRACE", "1")
-        .envs(std::env::var_os(PROBE).map(|path| (PROBE, path)))
+        .envs(std::env::var_os(PROBES).map(|path| (PROBES, path)))
         .current_dir("/")
         .uid(ORDINARY)
         .gid(ORDINARY)
@@ -140,22 +140,23 @@ pub(crate) fn as_each_user(test: &str, body: impl FnOnce()) {
 
 const ORDINARY: u32 = 1001;
 
-/// Names the file of a probe that is built already, for a machine without a compiler.
-pub(crate) const PROBE: &str = "VALETKEY_TEST_PROBE";
+/// Names a folder with the probes, built already, for a machine without a compiler.
+pub(crate) const PROBES: &str = "VALETKEY_TEST_PROBES";
+
+/// Set where each test is run by each user anyway.
+pub(crate) const ALONE: &str = "VALETKEY_TEST_ALONE";
 
 /// The probe: a static program that tries one thing and says what came of it.
 pub(crate) fn probe() -> &'static [u8] {
     static BUILT: OnceLock<Vec<u8>> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        if let Some(path) = std::env::var_os(PROBE) {
-            return fs::read(path).unwrap();
-        }
-        built("probe", include_str!("probes/probe.c"))
-    })
+    BUILT.get_or_init(|| built("probe", include_str!("probes/probe.c")))
 }
 
 /// A static program, from its text.
 pub(crate) fn built(name: &str, text: &str) -> Vec<u8> {
+    if let Some(folder) = std::env::var_os(PROBES) {
+        return fs::read(PathBuf::from(folder).join(name)).unwrap();
+    }
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     let source = folder.path().join(format!("{name}.c"));
     fs::write(&source, text).unwrap();

@@ -17,7 +17,7 @@ use std::process::Command;
 use launcher::{Finished, Layer, Weaken};
 use sdk::report::{Failure, Outcome};
 
-use crate::support::{Box, escape};
+use crate::support::{Box, PROBES, escape};
 
 /// One way out.
 pub(crate) struct Way {
@@ -127,6 +127,7 @@ fn again(program: &std::path::Path, test: &str, user: Option<u32>) {
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .env("SECRET_TOKEN", "test-secret-hunter2")
+        .envs(std::env::var_os(PROBES).map(|path| (PROBES, path)))
         .current_dir("/");
     if let Some(user) = user {
         command.uid(user).gid(user);

@@ -71,9 +71,14 @@ impl Files {
         self.program_of(text.as_bytes(), name);
     }
 
-    /// A program of this host, with the libraries that it loads.
+    /// A program of this host, with the libraries that it loads and without what only a debugger reads.
     pub(crate) fn program(&self, host: &Path, at: &str) {
         self.copy(host, at);
+        let stripped = Command::new("strip")
+            .arg("--strip-debug")
+            .arg(self.path(at))
+            .output();
+        assert!(stripped.unwrap().status.success(), "{at}");
         let listed = Command::new("ldd").arg(host).output().unwrap();
         for word in String::from_utf8_lossy(&listed.stdout).split_whitespace() {
             let library = Path::new(word);
@@ -86,6 +91,7 @@ impl Files {
 
     /// A program given by its bytes.
     pub(crate) fn program_of(&self, bytes: &[u8], at: &str) {
+        fs::create_dir_all(self.path(at).parent().unwrap()).unwrap();
         fs::write(self.path(at), bytes).unwrap();
         fs::set_permissions(self.path(at), fs::Permissions::from_mode(0o755)).unwrap();
     }

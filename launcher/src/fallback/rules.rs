@@ -32,6 +32,13 @@ pub(crate) struct Rules {
 impl Rules {
     /// Rules that allow nothing. All parts of Landlock that are used must be there.
     pub(crate) fn new() -> Result<Self, Error> {
+        let version = crate::sys::landlock_version();
+        if !version.is_ok_and(|version| version >= crate::advice::LANDLOCK) {
+            return Err(machine(match version {
+                Ok(_) => std::io::Error::other("too old a version of Landlock"),
+                Err(errno) => errno.into(),
+            }));
+        }
         let set = Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)
             .handle_access(AccessFs::from_all(VERSION))

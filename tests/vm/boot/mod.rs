@@ -11,19 +11,6 @@ use std::process::Command;
 
 pub(crate) use files::Files;
 
-/// Whose kernel is booted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[expect(
-    dead_code,
-    reason = "not every crate whose tests boot a machine boots each of them"
-)]
-pub(crate) enum Stock {
-    /// Debian's, of the release that the tests run on.
-    Debian,
-    /// Ubuntu 24.04's, where AppArmor restricts user namespaces.
-    Ubuntu,
-}
-
 /// Where the machine's files are while it runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Root {
@@ -33,11 +20,12 @@ pub(crate) enum Root {
     Memory,
 }
 
-/// Boots, runs a shell script as root, and gives what it printed.
+/// Boots the kernel in a folder of `target/test-tools` (`kernel`, Debian's, or `ubuntu`), runs a shell script as root, and gives what it
+/// printed.
 ///
 /// `None`, after saying why, where `tests/run` could not install what it takes.
-pub(crate) fn boot(stock: Stock, files: &Files, root: Root, script: &str) -> Option<String> {
-    let kernel = match Kernel::find(stock) {
+pub(crate) fn boot(kernel: &str, files: &Files, root: Root, script: &str) -> Option<String> {
+    let kernel = match Kernel::find(kernel) {
         Ok(kernel) => kernel,
         Err(why) => {
             say(&format!("skipped: {why}"));
@@ -90,6 +78,20 @@ pub(crate) fn boot(stock: Stock, files: &Files, root: Root, script: &str) -> Opt
     None
 }
 
+/// Where `tests/run` puts what it fetched.
+pub(crate) fn tools() -> PathBuf {
+    std::env::var_os("VALETKEY_TEST_TOOLS").map_or_else(
+        || {
+            let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+            let mut found = here
+                .ancestors()
+                .map(|folder| folder.join("target/test-tools"));
+            found.find(|folder| folder.is_dir()).unwrap_or_default()
+        },
+        PathBuf::from,
+    )
+}
+
 #[expect(
     clippy::print_stderr,
     reason = "a test that is skipped says so to whoever runs it"
@@ -106,21 +108,8 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn find(stock: Stock) -> Result<Self, String> {
-        let tools = std::env::var_os("VALETKEY_TEST_TOOLS").map_or_else(
-            || {
-                let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-                let mut found = here
-                    .ancestors()
-                    .map(|folder| folder.join("target/test-tools"));
-                found.find(|folder| folder.is_dir()).unwrap_or_default()
-            },
-            PathBuf::from,
-        );
-        let folder = tools.join(match stock {
-            Stock::Debian => "kernel",
-            Stock::Ubuntu => "ubuntu",
-        });
+    fn find(name: &str) -> Result<Self, String> {
+        let folder = tools().join(name);
         // Written last, and only where all of it could be had; it names what qemu accelerates with.
         let acceleration = fs::read_to_string(folder.join("acceleration")).map_err(|_| {
             format!(

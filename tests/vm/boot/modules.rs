@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// A module to load.
 pub(crate) struct Module {
@@ -43,6 +44,14 @@ fn search(folder: &Path, name: &str) -> Option<Vec<u8>> {
             search(&path, name)
         } else if file == name {
             fs::read(&path).ok()
+        } else if file.strip_suffix(".zst") == Some(name) {
+            let unpacked = Command::new("zstd")
+                .arg("-dcq")
+                .arg(&path)
+                .output()
+                .unwrap();
+            assert!(unpacked.status.success(), "{}", path.display());
+            Some(unpacked.stdout)
         } else {
             None
         };

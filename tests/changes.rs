@@ -1,5 +1,7 @@
 //! Does what a run changed reach the project only when its owner says so, and is it told truly?
 
+mod killed;
+
 use std::fs;
 
 use serde_json::Value;

@@ -317,3 +317,56 @@ fn doctor_says_what_is_lost_what_mends_it_and_what_keeps_each_limit() {
     assert_eq!(check(&all, "proc mount")["ok"], true);
     assert_eq!(all["ok"], true);
 }
+
+/// Mounts two overlays over a folder, as many as the kernel takes, and becomes another program in it.
+const COVERED: &str = r#"
+import ctypes, os, sys
+folder, empty, program = sys.argv[1], sys.argv[2], sys.argv[3:]
+libc = ctypes.CDLL(None, use_errno=True)
+for _ in range(2):
+    lower = f"userxattr,lowerdir={folder}:{empty}".encode()
+    if libc.mount(b"none", folder.encode(), b"overlay", 0, lower):
+        sys.exit(os.strerror(ctypes.get_errno()))
+os.chdir(folder)
+os.execv(program[0], program)
+"#;
+
+#[test]
+fn where_the_kernel_refuses_the_overlay_the_steps_of_a_run_work_on_copies() {
+    let world = World::new();
+    world.policy("[sandbox]\nnetwork = \"none\"");
+    world.file("a", "before\n");
+    let steps = "[[step]]\nname = \"one\"\nshell = \"cat a; echo one > a\"\n\
+                 [[step]]\nname = \"two\"\nneeds = [\"one\"]\nshell = \"cat a; echo two >> a; cat a\"\n";
+    world.file("steps.toml", steps);
+    fs::create_dir(world.path("empty")).unwrap();
+    let inner = world.command(&["run", "--steps", "steps.toml"]);
+    let program = world.path("elsewhere/valetkey");
+    fs::copy(inner.get_program(), &program).unwrap();
+    let mut outer = Command::new("/usr/bin/unshare");
+    // An ordinary user's: root's folders there cannot be shown as another user's, which is found out before.
+    if rustix::process::geteuid().is_root() {
+        use std::os::unix::process::CommandExt;
+        let mut own = Command::new("chown");
+        own.args(["-R", "1001:1001"]).arg(world.path(""));
+        assert!(own.status().unwrap().success());
+        outer.uid(1001).gid(1001);
+    }
+    outer
+        .args(["--user", "--map-current-user", "--keep-caps", "--mount"])
+        .args(["/usr/bin/python3", "-c", COVERED])
+        .args([world.path("project"), world.path("empty"), program])
+        .args(inner.get_args())
+        .env_clear();
+    for (name, value) in inner.get_envs() {
+        outer.env(name, value.unwrap());
+    }
+    let finished = world.finish(outer, "").passed();
+    finished
+        .says("the kernel refuses it")
+        .says("before")
+        .says("one\n")
+        .says("two\n");
+    let text = fs::read_to_string(world.path("project/a")).unwrap();
+    assert_eq!(text, "before\n");
+}

@@ -101,7 +101,7 @@ fn sandboxed(
     let rights = step.rights.as_ref();
     let policy = run.policy().for_step(rights.map(StepName::as_str));
     let network = policy.sandbox().network;
-    let spec = sandbox::spec(sandbox::Wanted {
+    let mut spec = sandbox::spec(sandbox::Wanted {
         folders,
         project,
         layer: layer.map(Layer::mode),
@@ -127,15 +127,14 @@ fn sandboxed(
         isolation: *isolation,
     })?;
     let cannot = |error| sandbox::cannot_build(project, error);
-    let prepared = launcher::prepare(&spec).map_err(cannot)?;
-    for note in prepared.notes() {
-        sink.note(step, note);
+    let mut started = match build(&spec, step, sink) {
+        Err(launcher::Error::NoOverlay { why }) if spec.no_overlay.is_none() => {
+            spec.no_overlay = Some(why);
+            build(&spec, step, sink)
+        }
+        built => built,
     }
-    if !prepared.not_isolated().is_empty() {
-        let text = "this sandbox has no namespaces; docs/hard-places.md says what it leaves open, and the report lists it";
-        sink.note(step, text);
-    }
-    let mut started = prepared.start().map_err(cannot)?;
+    .map_err(cannot)?;
     // Closed when the command has ended.
     let open = match started.doors.take() {
         Some(doors) => Some(engine.serve_run(doors, run, rights)?),
@@ -164,6 +163,28 @@ fn sandboxed(
         cutoff.explain(&mut finished);
     }
     Ok(Ended { finished, cutoff })
+}
+
+/// Builds the sandbox and says what is to be known of it.
+fn build(
+    spec: &launcher::Spec,
+    step: &StepSpec,
+    sink: &dyn Sink,
+) -> Result<launcher::Started, launcher::Error> {
+    let prepared = launcher::prepare(spec)?;
+    let mut notes = prepared.notes().to_vec();
+    if !prepared.not_isolated().is_empty() {
+        let text = "this sandbox has no namespaces; docs/hard-places.md says what it leaves open, and the report lists it";
+        notes.push(text.into());
+    }
+    let started = prepared.start();
+    // Where it is built once more, they are said then.
+    if !matches!(started, Err(launcher::Error::NoOverlay { .. })) {
+        for note in &notes {
+            sink.note(step, note);
+        }
+    }
+    started
 }
 
 /// Makes the folder where a run keeps what belongs to it.

@@ -161,20 +161,10 @@ pub(crate) fn tree(id_mapped: bool, error: &io::Error) -> String {
 pub(crate) fn op(op: &crate::plan::Op, errno: i32) -> String {
     use crate::plan::Op;
     match op {
-        Op::Overlay { .. } => match errno {
-            libc::EINVAL => {
-                "the layer's folder is on a file system that cannot hold an overlay's upper layer (another overlay, as \
-                 in a container, or a network file system), or something is mounted below the workspace: put the \
-                 state folder on a disk or a volume, or set `workspace.mode` to \"read-only\" or \"read-write\""
-                    .into()
-            }
-            libc::EPERM | libc::ENODEV => {
-                "overlays are not allowed here: Linux 5.11 or newer is needed for ordinary users; or set \
-                 `workspace.mode` to \"read-only\" or \"read-write\""
-                    .into()
-            }
-            _ => "set `workspace.mode` to \"read-only\" or \"read-write\", or run `valetkey doctor`".into(),
-        },
+        // Where it can be none at all, a copy takes its place.
+        Op::Overlay { .. } => {
+            "set `workspace.mode` to \"read-only\" or \"read-write\", or run `valetkey doctor`".into()
+        }
         Op::Processes { .. } if errno == libc::EPERM => {
             "parts of /proc are covered on this host, as in a container, so a new one cannot be mounted: in Docker, \
              run the container with `--security-opt systempaths=unconfined`"

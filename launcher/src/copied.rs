@@ -24,6 +24,7 @@ pub(crate) struct Copy {
     copy: PathBuf,
     copied: Copied,
     upper: PathBuf,
+    why: String,
     is_kept: bool,
 }
 
@@ -66,8 +67,8 @@ pub(crate) fn obstacle(host: &Path, upper: &Path, work: &Path) -> Option<String>
 pub(crate) fn show(
     layout: &mut Layout,
     workspace: &Workspace,
-    (place, found): (&OwnedFd, &Search<'_>),
-    upper: &Path,
+    from: (&OwnedFd, &Search<'_>),
+    (upper, below): (&Path, &[PathBuf]),
     most: Option<u64>,
     why: &str,
 ) -> Result<Copy, Error> {
@@ -86,7 +87,7 @@ pub(crate) fn show(
     };
     remove(layer).map_err(unmade)?;
     let to = layer.join(NAME);
-    let copied = match copy(host, place, found, &workspace.protect, &to, most) {
+    let copied = match copy(host, from, &workspace.protect, below, &to, most) {
         Ok(copied) => copied,
         Err(error) => {
             remove(layer).map_err(unmade)?;
@@ -104,6 +105,7 @@ pub(crate) fn show(
         copy: to,
         copied,
         upper: upper.to_owned(),
+        why: why.to_owned(),
         is_kept: false,
     })
 }
@@ -112,6 +114,11 @@ impl Copy {
     /// Where it is, and how many bytes of it the command did not write.
     pub(crate) fn place(&self) -> (PathBuf, u64) {
         (self.copy.clone(), self.copied.bytes())
+    }
+
+    /// Why there is no overlay.
+    pub(crate) fn why(&self) -> &str {
+        &self.why
     }
 
     /// Writes down what was changed in it, and removes it. Nothing runs in it any more.

@@ -127,17 +127,25 @@ fn workspace(
 }
 
 fn attempt(name: &'static str, what: &str, spec: &Spec) -> Check {
-    let (detail, advice) = match run(spec) {
-        Ok(Outcome::Passed) => {
+    let tried = match run(spec) {
+        // As a run does it.
+        Err(Error::NoOverlay { why }) => run(&Spec {
+            no_overlay: Some(why),
+            ..spec.clone()
+        }),
+        tried => tried,
+    };
+    let (detail, advice) = match tried {
+        Ok((Outcome::Passed, copied)) => {
             return Check {
                 name,
                 ok: true,
                 optional: false,
-                detail: what.into(),
+                detail: copied.unwrap_or_else(|| what.into()),
                 advice: String::new(),
             };
         }
-        Ok(outcome) => (
+        Ok((outcome, _)) => (
             format!("`true` did not pass in it: {outcome:?}"),
             "see whether /usr/bin/true works outside; otherwise report this".into(),
         ),
@@ -206,10 +214,16 @@ pub(crate) fn namespaces_work(network: NetworkMode) -> Result<(), Error> {
     }
 }
 
-fn run(spec: &Spec) -> Result<Outcome, Error> {
-    let mut started = prepare(spec)?.start()?;
+/// How `true` ended, and what is said where it worked on a copy of the workspace.
+fn run(spec: &Spec) -> Result<(Outcome, Option<String>), Error> {
+    let prepared = prepare(spec)?;
+    let copied = prepared
+        .copy
+        .as_ref()
+        .map(|copy| format!("a run works on a copy: {}", copy.why()));
+    let mut started = prepared.start()?;
     started.release()?;
-    Ok(started.wait(&mut |_, _| {}).outcome)
+    Ok((started.wait(&mut |_, _| {}).outcome, copied))
 }
 
 fn groups() -> Vec<Check> {

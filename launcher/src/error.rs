@@ -31,6 +31,13 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// The kernel laid no overlay over the workspace. With the reason as [`crate::Spec::no_overlay`] the same command works
+    /// on a copy.
+    #[error("no overlay can be laid over the workspace: {why}")]
+    NoOverlay {
+        /// Why, as far as the kernel said it.
+        why: String,
+    },
     /// The launcher does not run on this system.
     #[error(
         "the launcher needs Linux: run the command in a container or a virtual machine, with the proxy beside it"

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::error::Error;
 use crate::message::{Other, Step};
-use crate::plan::{Plan, Source};
+use crate::plan::{Op, Plan, Source};
 
 /// The error that a failed step of the set-up is.
 pub(crate) fn failure(plan: &Plan, step: Step, errno: i32) -> Error {
@@ -26,6 +26,10 @@ pub(crate) fn failure(plan: &Plan, step: Step, errno: i32) -> Error {
             crate::advice::tree(false, &source),
         ),
         Step::Op(index) => match plan.ops.get(index as usize) {
+            Some(Op::Overlay { .. }) if NOT_LAID.contains(&errno) => {
+                let why = format!("the kernel refuses it ({source})");
+                return Error::NoOverlay { why };
+            }
             Some(op) => (op.describe(), crate::advice::op(op, errno)),
             None => return Error::Fault("an unknown step failed".into()),
         },
@@ -37,6 +41,19 @@ pub(crate) fn failure(plan: &Plan, step: Step, errno: i32) -> Error {
         source,
     }
 }
+
+/// What the kernel says where the file systems, its version or its rules do not let an overlay be, but for what may pass.
+const NOT_LAID: &[i32] = &[
+    libc::EPERM,
+    libc::EACCES,
+    libc::EINVAL,
+    libc::ENODEV,
+    libc::EOPNOTSUPP,
+    libc::ENOSYS,
+    libc::EREMOTE,
+    libc::ESTALE,
+    libc::EXDEV,
+];
 
 fn other_failure(other: Other, errno: i32) -> (String, String) {
     let doctor = || String::from("run `valetkey doctor`");

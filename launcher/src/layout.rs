@@ -53,6 +53,8 @@ pub(crate) struct Layout {
     pub(crate) covered: Vec<PathBuf>,
     masks: Vec<PathBuf>,
     made: usize,
+    /// What the kernel said when an overlay was tried.
+    pub(crate) overlay_refused: Option<String>,
 }
 
 impl Layout {
@@ -93,6 +95,7 @@ impl Layout {
             covered: Vec::new(),
             masks: real,
             made: 0,
+            overlay_refused: None,
         };
         layout.dirs.insert(PathBuf::from("/.sandbox"));
         layout.made_dir(Path::new("/.sandbox/no-folder"), 0o000);
@@ -247,6 +250,9 @@ impl Layout {
     pub(crate) fn no_overlay(&self, host: &Path, upper: &Path, work: &Path) -> Option<String> {
         if self.weaken.is_off(Layer::Overlay) {
             return Some("it is switched off".into());
+        }
+        if let Some(why) = &self.overlay_refused {
+            return Some(why.clone());
         }
         crate::copied::obstacle(host, upper, work)
     }

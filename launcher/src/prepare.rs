@@ -102,6 +102,7 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
     let owner = Owner::new();
     let started_by_root = owner.is_started_by_root();
     let mut layout = Layout::new(owner, &view.mask, spec.weaken)?;
+    layout.overlay_refused.clone_from(&spec.no_overlay);
     let home = system::home(&view.home);
 
     system::folders(&mut layout)?;

@@ -37,6 +37,8 @@ pub struct Spec {
     pub terminal: Option<WindowSize>,
     /// What keeps it apart from the machine. Never anything weaker than the owner asked for.
     pub isolation: Isolation,
+    /// Why the kernel laid no overlay over the workspace ([`crate::Error::NoOverlay`]): the command then works on a copy.
+    pub no_overlay: Option<String>,
 }
 
 impl Spec {
@@ -64,6 +66,7 @@ impl Spec {
             weaken: Weaken::default(),
             terminal: None,
             isolation: Isolation::Namespaces,
+            no_overlay: None,
         }
     }
 }

@@ -29,22 +29,23 @@ pub(crate) fn show(
     match &workspace.mode {
         WorkspaceMode::Overlay { upper, work, below } => {
             let layers = Layers::of(upper, work, below)?;
-            match layout.no_overlay(host, upper, work) {
-                None => overlay(layout, host, &layers)?,
-                Some(why) if !below.is_empty() => {
-                    return Err(refused(
-                        WHAT,
-                        host,
-                        &format!(
-                            "a run of several steps needs an overlay, and none can be laid over it: {why}; run one \
-                             step, or set `workspace.mode` to \"read-only\" or \"read-write\""
-                        ),
-                    ));
-                }
-                Some(why) => {
-                    let from = (&place, &found);
-                    copy = Some(copied::show(layout, workspace, from, upper, most, &why)?);
-                }
+            let why = match layout.no_overlay(host, upper, work) {
+                None => match overlay(layout, host, &layers) {
+                    Err(error) if is_not_mapped(&error) => Some(NOT_MAPPED.into()),
+                    laid => laid.map(|()| None)?,
+                },
+                why => why,
+            };
+            if let Some(why) = why {
+                let from = (&place, &found);
+                copy = Some(copied::show(
+                    layout,
+                    workspace,
+                    from,
+                    (upper, below),
+                    most,
+                    &why,
+                )?);
             }
         }
         WorkspaceMode::ReadOnly => {
@@ -75,6 +76,15 @@ pub(crate) fn show(
     }
     let hidden = found.hidden.into_iter().map(|(path, _)| path).collect();
     Ok((hidden, copy))
+}
+
+/// Whether root's folder cannot be shown as the sandbox's user's.
+fn is_not_mapped(error: &Error) -> bool {
+    let Error::Machine { source, .. } = error else {
+        return false;
+    };
+    rustix::process::geteuid().is_root()
+        && matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP))
 }
 
 /// Opens the workspace, if it may be one, and reads the patterns of what it hides.
@@ -340,5 +350,7 @@ fn unescape(text: &str) -> PathBuf {
 }
 
 /// What a workspace is called in errors.
+const NOT_MAPPED: &str =
+    "root's folder there cannot be shown as the sandbox's user's (an id-mapped mount)";
 pub(crate) const WHAT: &str = "workspace";
 const READ: &str = "path to read";

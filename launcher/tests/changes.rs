@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use launcher::changes::{Change, Conflict, Error, Hold, Kept, Moment, Record, Refused, State};
-use launcher::{Spec, WorkspaceMode, prepare};
+use launcher::{Layer, Spec, Weaken, WorkspaceMode, prepare};
 use sdk::report::Outcome;
 
 use crate::support::{Box, as_each_user};
@@ -59,6 +59,17 @@ impl Run {
         let finished = started.wait(&mut |_, _| {});
         assert_eq!(finished.outcome, Outcome::Passed, "{finished:?}");
         finished.stdout.text
+    }
+
+    /// Whether the next step works on a copy, as where no overlay can be had.
+    pub(crate) fn in_a_copy(&mut self, is_copied: bool) {
+        let off: &[Layer] = if is_copied { &[Layer::Overlay] } else { &[] };
+        self.sandbox.spec.weaken = Weaken::without(off);
+    }
+
+    /// What the next step is to be.
+    pub(crate) fn spec(&mut self) -> &mut Spec {
+        &mut self.sandbox.spec
     }
 
     pub(crate) fn changes(&self) -> Vec<Change> {

@@ -1,10 +1,15 @@
 //! Where no overlay can be laid over the workspace: is a copy worked on, and is the rest as ever?
 
+use std::ffi::CString;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use launcher::changes::{Kept, Record};
-use launcher::{Layer, Weaken, WorkspaceMode, prepare};
+use launcher::{Error, Layer, Weaken, WorkspaceMode, prepare};
+use rustix::mount::MountFlags;
 
 use crate::changes::{Run, after_a_tick, snapshot};
 use crate::support::{Box, as_each_user};
@@ -91,42 +96,61 @@ fn the_copy_is_told_and_is_no_larger_than_the_disk_limit() {
 }
 
 #[test]
-fn a_second_step_over_a_copy_is_refused() {
-    let sandbox = Box::shell("true").with(|spec| {
-        spec.weaken = Weaken::without(&[Layer::Overlay]);
-        let workspace = spec.view.workspace.as_mut().unwrap();
-        if let WorkspaceMode::Overlay { upper, work, below } = &mut workspace.mode {
-            let layers = upper.parent().unwrap().to_owned();
-            *upper = layers.join("002/upper");
-            *work = layers.join("002/work");
-            below.push(layers.join("upper"));
-        }
-    });
-    let error = prepare(&sandbox.spec).unwrap_err();
-    assert!(error.to_string().contains("several steps"), "{error}");
+fn a_later_step_over_a_copy_sees_what_the_earlier_ones_left_and_tells_only_its_own() {
+    as_each_user(
+        "copied::a_later_step_over_a_copy_sees_what_the_earlier_ones_left_and_tells_only_its_own",
+        || {
+            let sandbox = Box::shell("")
+                .file("a", "1")
+                .file("gone/x", "2")
+                .file("kept", "3");
+            let mut run = without_overlay(sandbox);
+            run.step("echo one > a; rm -r gone; mkdir -m 700 new; echo n > new/file; ln -s a link; chmod 600 kept");
+            let output = run.step(
+                "cat a new/file; readlink link; ls gone 2>/dev/null; stat -c %a new kept; echo two >> a; rm new/file",
+            );
+            assert_eq!(output, "one\nn\na\n700\n600\n");
+            let second = Record::load(&run.folder())
+                .unwrap()
+                .layer_folders()
+                .remove(1);
+            let mut names: Vec<_> = fs::read_dir(second.join("upper"))
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name())
+                .collect();
+            names.sort();
+            assert_eq!(names, ["a", "new"]);
+            run.apply(&[]).unwrap();
+            assert_eq!(
+                fs::read_to_string(run.work().join("a")).unwrap(),
+                "one\ntwo\n"
+            );
+            assert!(run.work().join("new").exists() && !run.work().join("new/file").exists());
+            assert!(!run.work().join("gone").exists());
+        },
+    );
+}
+
+#[test]
+fn a_copy_with_what_earlier_steps_left_is_no_larger_than_the_disk_limit() {
+    let mut run = without_overlay(Box::shell("").file("a", "1"));
+    run.step("head -c 3000000 /dev/zero > large");
+    let layers = Record::load(&run.folder()).unwrap().layers_folder();
+    let mut spec = run.spec().clone();
+    spec.limits.disk = Some(1 << 20);
+    let [upper, work] = ["upper", "work"].map(|name| layers.join("002").join(name));
+    fs::create_dir_all(&upper).unwrap();
+    let below = vec![layers.join("001/upper")];
+    spec.view.workspace.as_mut().unwrap().mode = WorkspaceMode::Overlay { upper, work, below };
+    let error = prepare(&spec).unwrap_err();
+    assert!(error.to_string().contains("limits.disk"), "{error}");
 }
 
 #[test]
 fn what_is_mounted_in_the_workspace_is_worked_on_in_a_copy() {
     const NAME: &str = "copied::what_is_mounted_in_the_workspace_is_worked_on_in_a_copy";
-    // Only root may mount, and does so in a mount namespace of the test's own.
-    if !rustix::process::geteuid().is_root() {
-        return;
-    }
-    if std::env::var_os("OWN_MOUNTS").is_none() {
-        let output = Command::new("unshare")
-            .args(["--mount", "--propagation", "private"])
-            .arg(std::env::current_exe().unwrap())
-            .args(["--exact", NAME, "--nocapture"])
-            .env("OWN_MOUNTS", "1")
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(
-            output.status.success() && text.contains("1 passed"),
-            "{text}\n{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+    // Only root may mount.
+    if !rustix::process::geteuid().is_root() || !in_own_mounts(NAME, None) {
         return;
     }
     let sandbox = Box::shell("").file("a", "1");
@@ -146,4 +170,101 @@ fn what_is_mounted_in_the_workspace_is_worked_on_in_a_copy() {
     assert_eq!(run.told(), ["changed a", "changed mounted/file"]);
     run.apply(&[]).unwrap();
     assert_eq!(fs::read_to_string(mounted.join("file")).unwrap(), "run\n");
+}
+
+/// Whether this is the test in a mount namespace of its own; otherwise it is run there.
+fn in_own_mounts(test: &str, user: Option<u32>) -> bool {
+    if std::env::var_os("OWN_MOUNTS").is_some() {
+        return true;
+    }
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = folder.path().join("tests");
+    fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    let mut command = Command::new("/usr/bin/unshare");
+    command.args(["--mount", "--propagation", "private"]);
+    if !rustix::process::geteuid().is_root() || user.is_some() {
+        command.args(["--user", "--map-current-user", "--keep-caps"]);
+    }
+    if let Some(user) = user.filter(|_| rustix::process::geteuid().is_root()) {
+        command.uid(user).gid(user);
+    }
+    let output = command
+        .arg(&copy)
+        .args(["--exact", test, "--nocapture"])
+        .env("OWN_MOUNTS", "1")
+        .current_dir("/")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    false
+}
+
+/// Mounts an overlay at `folder` that shows what is there.
+fn cover(folder: &Path) {
+    let empty = folder.with_file_name("empty");
+    let _ = fs::create_dir(&empty);
+    let lower = format!(
+        "userxattr,lowerdir={}:{}",
+        folder.display(),
+        empty.display()
+    );
+    let data = CString::new(lower).unwrap();
+    rustix::mount::mount(
+        "none",
+        folder,
+        "overlay",
+        MountFlags::empty(),
+        data.as_c_str(),
+    )
+    .unwrap();
+}
+
+#[test]
+fn an_overlay_that_the_kernel_refuses_is_told_and_a_copy_takes_its_place() {
+    const NAME: &str =
+        "copied::an_overlay_that_the_kernel_refuses_is_told_and_a_copy_takes_its_place";
+    if !in_own_mounts(NAME, Some(1001)) {
+        return;
+    }
+    // An overlay over an overlay is as many as the kernel takes.
+    let sandbox = Box::shell("").file("a", "1");
+    cover(&sandbox.work());
+    cover(&sandbox.work());
+    let mut run = Run::over(sandbox);
+    let layer = run.folder().join("layers/001");
+    let [upper, work] = ["upper", "work"].map(|name| layer.join(name));
+    for folder in [&upper, &work] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    let mut spec = run.spec().clone();
+    let below = Vec::new();
+    spec.view.workspace.as_mut().unwrap().mode = WorkspaceMode::Overlay { upper, work, below };
+    let Err(Error::NoOverlay { why }) = prepare(&spec).unwrap().start() else {
+        panic!("it was not refused");
+    };
+    assert!(why.contains("the kernel refuses it"), "{why}");
+    run.spec().no_overlay = Some(why);
+    run.step("cat a; echo run > a");
+    assert_eq!(run.told(), ["changed a"]);
+}
+
+#[test]
+fn roots_workspace_on_an_overlay_is_worked_on_in_a_copy() {
+    const NAME: &str = "copied::roots_workspace_on_an_overlay_is_worked_on_in_a_copy";
+    // An ordinary user's needs none.
+    if !rustix::process::geteuid().is_root() || !in_own_mounts(NAME, None) {
+        return;
+    }
+    let sandbox = Box::shell("").file("a", "1");
+    cover(&sandbox.work());
+    let mut run = Run::over(sandbox);
+    let output = run.step("cat a; echo run > a");
+    assert_eq!(output, "1");
+    assert_eq!(run.told(), ["changed a"]);
 }

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use launcher::{Error, Isolation, NetworkMode, WorkspaceMode, prepare};
 use sdk::report::{Failure, Limit, Outcome};
 
+use crate::changes::Run;
 use crate::support::{Box, built};
 
 /// Runs a test's body where namespaces are refused: as an ordinary user, and as root if root runs the tests.
@@ -490,4 +491,21 @@ fn it_has_no_capability_and_no_way_to_one() {
         );
         assert_eq!(landlocked("ls /proc/self/fd | wc -l").output().trim(), "4");
     });
+}
+
+#[test]
+fn a_later_step_sees_what_the_earlier_ones_left() {
+    where_namespaces_are_refused(
+        "fallback::a_later_step_sees_what_the_earlier_ones_left",
+        || {
+            let mut run = Run::over(landlocked("").file("a", "1").file("gone", "2"));
+            run.step("echo one > a; rm gone; mkdir new; echo n > new/file");
+            let output = run.step("cat a new/file; ls gone 2>/dev/null; echo two >> a");
+            assert_eq!(output, "one\nn\n");
+            run.apply(&[]).unwrap();
+            let text = std::fs::read_to_string(run.work().join("a")).unwrap();
+            assert_eq!(text, "one\ntwo\n");
+            assert!(!run.work().join("gone").exists());
+        },
+    );
 }

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
+use super::lay::lay;
+use super::layer::list_own;
 use crate::error::Error;
 use crate::layout::refused;
 use crate::search::Search;
@@ -61,12 +63,13 @@ impl Mark {
     }
 }
 
-/// Copies the folder `place`, which stands at `host`, to the new folder `to`, if it has at most `most` bytes.
+/// Copies the folder `place`, which stands at `host`, to the new folder `to`, if it has at most `most` bytes, and lays the
+/// layers of earlier steps into it, the newest of which comes first in `below`.
 pub(crate) fn copy(
     host: &Path,
-    place: &OwnedFd,
-    found: &Search<'_>,
+    (place, found): (&OwnedFd, &Search<'_>),
     protect: &[PathBuf],
+    below: &[PathBuf],
     to: &Path,
     most: Option<u64>,
 ) -> Result<Copied, Error> {
@@ -97,6 +100,25 @@ pub(crate) fn copy(
     rustix::fs::mkdir(to, Mode::from(0o700))
         .map_err(|errno| copier.failed(Path::new(""), errno))?;
     copier.folder(place, Path::new(""))?;
+    if below.is_empty() {
+        return Ok(copied);
+    }
+    for layer in below.iter().rev() {
+        lay(layer, to).map_err(|error| Error::Machine {
+            part: format!(
+                "laying `{}` into the copy of the workspace",
+                layer.display()
+            ),
+            advice: "see that the state folder can be written".into(),
+            source: error,
+        })?;
+    }
+    // What is there now is what the next step begins with.
+    copier.copied.entries.clear();
+    copier.copied.bytes = 0;
+    copier
+        .look(Path::new(""))
+        .map_err(|errno| copier.failed(Path::new(""), errno))?;
     Ok(copied)
 }
 
@@ -194,6 +216,28 @@ impl Copier<'_> {
             return Err(Errno::DQUOT);
         }
         self.copied.entries.insert(path.to_owned(), Mark::of(&made));
+        Ok(())
+    }
+
+    /// Marks what is in a folder of the copy, and the folder.
+    fn look(&mut self, path: &Path) -> Result<(), Errno> {
+        let to = self.to.join(path);
+        let made = rustix::fs::lstat(&to)?;
+        self.copied.bytes += made.st_blocks as u64 * 512;
+        if self.most.is_some_and(|most| self.copied.bytes > most) {
+            return Err(Errno::DQUOT);
+        }
+        let mark = Mark::of(&made);
+        self.copied.entries.insert(path.to_owned(), mark);
+        if mark.kind != FileType::Directory {
+            return Ok(());
+        }
+        let number = |error: std::io::Error| {
+            Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO))
+        };
+        for entry in list_own(&to).map_err(number)? {
+            self.look(&path.join(entry.file_name()))?;
+        }
         Ok(())
     }
 

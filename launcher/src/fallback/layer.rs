@@ -30,18 +30,7 @@ struct Layer<'a> {
 impl Layer<'_> {
     fn folder(&self, path: &Path) -> io::Result<()> {
         let place = self.copy.join(path);
-        let entries = match fs::read_dir(&place) {
-            // Its maker took its own right to look.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                let mode = fs::symlink_metadata(&place)?.permissions();
-                fs::set_permissions(&place, fs::Permissions::from_mode(0o700))?;
-                let entries = fs::read_dir(&place);
-                let again = entries.and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
-                fs::set_permissions(&place, mode)?;
-                again?
-            }
-            entries => entries?.collect::<io::Result<Vec<_>>>()?,
-        };
+        let entries = list_own(&place)?;
         for entry in entries {
             self.entry(&path.join(entry.file_name()))?;
         }
@@ -160,8 +149,23 @@ impl Layer<'_> {
     }
 }
 
+/// What is in a folder whose maker may have taken its own right to look.
+pub(super) fn list_own(place: &Path) -> io::Result<Vec<fs::DirEntry>> {
+    match fs::read_dir(place) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let mode = fs::symlink_metadata(place)?.permissions();
+            fs::set_permissions(place, fs::Permissions::from_mode(0o700))?;
+            let entries = fs::read_dir(place);
+            let again = entries.and_then(|entries| entries.collect());
+            fs::set_permissions(place, mode)?;
+            again
+        }
+        entries => entries?.collect(),
+    }
+}
+
 /// A file whose maker may have taken its own right to read.
-fn open_own(path: &Path) -> io::Result<fs::File> {
+pub(super) fn open_own(path: &Path) -> io::Result<fs::File> {
     match fs::File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             let mode = fs::symlink_metadata(path)?.permissions();

@@ -9,6 +9,7 @@ mod connect;
 mod copy;
 mod filter;
 mod guard;
+mod lay;
 mod layer;
 mod metadata;
 mod prepare;

@@ -242,10 +242,6 @@ impl Building<'_> {
                 return Ok((Some(host.clone()), None, hidden));
             }
             WorkspaceMode::ReadOnly => Right::Read,
-            WorkspaceMode::Overlay { below, .. } if !below.is_empty() => {
-                let why = "what earlier steps wrote cannot be laid over a copy; without namespaces a run has one step";
-                return Err(refused(workspace::WHAT, host, why));
-            }
             WorkspaceMode::Overlay { .. } => Right::Write,
         };
         let name = host
@@ -254,7 +250,11 @@ impl Building<'_> {
         std::fs::create_dir(self.scratch.path().join("copy"))
             .map_err(|error| refused(workspace::WHAT, host, &error.to_string()))?;
         let copy = self.scratch.path().join("copy").join(name);
-        let copied = copy::copy(host, &place, &found, &asked.protect, &copy, None)?;
+        let below = match &asked.mode {
+            WorkspaceMode::Overlay { below, .. } => below.as_slice(),
+            WorkspaceMode::ReadOnly | WorkspaceMode::ReadWrite => &[],
+        };
+        let copied = copy::copy(host, (&place, &found), &asked.protect, below, &copy, None)?;
         let (place, _) = open(workspace::WHAT, &copy)?;
         self.rules.allow(&place, right)?;
         self.notes.push(format!(

@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         Err(error) => return usage::told(&error),
     };
     let json = cli.folders.json;
+    begin_early(&cli.command);
     let done = privacy::close_memory().and_then(|()| {
         diagnostics::begin();
         dispatch(cli)
@@ -69,6 +70,16 @@ fn main() -> ExitCode {
             output::failure(&failure, json);
             ExitCode::from(failure.code())
         }
+    }
+}
+
+/// Makes the process that sandboxes are born of while there are no threads and no secrets, and for a run the first
+/// sandbox's own process, which takes as long as everything else here. What is wrong with them the run tells.
+fn begin_early(command: &Command) {
+    match command {
+        Command::Run(_) => launcher::expect(),
+        Command::Serve(_) | Command::Demo => drop(launcher::begin()),
+        _ => {}
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::cgroup_place::{Unified, legacy_parent, own_name, sweep_once};
+use crate::cgroup_place::{Legacy, Unified, own_name, sweep_once};
 use crate::spec::Limits;
 
 /// The groups of one sandbox: one in the unified hierarchy, or one for each controller in the older ones.
@@ -68,9 +68,9 @@ impl Cgroup {
                 cgroup.accounting = Some(group);
             }
             cgroup._place = Some(place);
-        } else {
+        } else if let Some(legacy) = Legacy::read() {
             for controller in wanted {
-                let Some(parent) = legacy_parent(controller) else {
+                let Some(parent) = legacy.parent(controller) else {
                     continue;
                 };
                 sweep_once(&parent);
@@ -118,7 +118,7 @@ impl Cgroup {
     }
 
     /// Puts a process, which has started nothing yet, into the groups.
-    pub(crate) fn attach(&self, pid: i32) -> std::io::Result<()> {
+    pub(crate) fn attach(&self, pid: u32) -> std::io::Result<()> {
         for folder in &self.made {
             std::fs::write(folder.join("cgroup.procs"), pid.to_string())?;
         }

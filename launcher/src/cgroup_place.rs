@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::usage::table;
 
 /// A group of the unified hierarchy below which groups with controllers can be made.
 #[derive(Debug)]
@@ -20,7 +22,8 @@ impl Unified {
     /// group above that has such groups already and that we may write to.
     pub(crate) fn find() -> Option<Self> {
         let top = Path::new("/sys/fs/cgroup");
-        let own = own_path("")?;
+        let table = table("/proc/self/cgroup").ok()?;
+        let own = path_in(&table, "")?;
         let own = top.join(own.trim_start_matches('/'));
         if let Some(parent) = settle(&own) {
             return Some(Self {
@@ -73,7 +76,8 @@ fn settle(own: &Path) -> Option<PathBuf> {
         return Some(settled.group.clone());
     }
     let members = std::fs::read_to_string(own.join("cgroup.procs")).ok()?;
-    if members.trim() != std::process::id().to_string()
+    let ours = ours();
+    if !(members.split_whitespace()).all(|member| ours.iter().any(|pid| member == pid))
         || !is_writable(&own.join("cgroup.subtree_control"))
     {
         return None;
@@ -130,7 +134,20 @@ impl Settled {
 }
 
 fn move_to(group: &Path) -> std::io::Result<()> {
-    std::fs::write(group.join("cgroup.procs"), std::process::id().to_string())
+    for pid in ours() {
+        std::fs::write(group.join("cgroup.procs"), pid)?;
+    }
+    Ok(())
+}
+
+/// This process, and those that sandboxes are born of.
+fn ours() -> Vec<String> {
+    let own = std::process::id();
+    let born = crate::zygote::processes();
+    std::iter::once(own)
+        .chain(born)
+        .map(|pid| pid.to_string())
+        .collect()
 }
 
 const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
@@ -138,10 +155,14 @@ const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
 /// A name that tells which process made the group, so that it can be swept when that is gone.
 pub(crate) fn own_name() -> String {
     static MADE: AtomicU32 = AtomicU32::new(0);
-    let pid = std::process::id();
-    let started = crate::usage::started(pid).unwrap_or(0);
+    static OURS: OnceLock<String> = OnceLock::new();
+    let ours = OURS.get_or_init(|| {
+        let pid = std::process::id();
+        let started = crate::usage::started(pid).unwrap_or(0);
+        format!("{PREFIX}{}-{pid}-{started}", process_namespace())
+    });
     let number = MADE.fetch_add(1, Ordering::Relaxed);
-    format!("{PREFIX}{}-{pid}-{started}-{number}", process_namespace())
+    format!("{ours}-{number}")
 }
 
 /// Sweeps, once for each process: a look at all groups for each sandbox would make many at once slow.
@@ -183,40 +204,58 @@ fn process_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |found| found.ino())
 }
 
-/// Our own group in one of the older hierarchies, if groups can be made below it.
-pub(crate) fn legacy_parent(controller: &str) -> Option<PathBuf> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
-    let top = mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ');
-        let (_, place, kind, options) = (
-            fields.next()?,
-            fields.next()?,
-            fields.next()?,
-            fields.next()?,
-        );
-        (kind == "cgroup" && options.split(',').any(|option| option == controller)).then_some(place)
-    })?;
-    let own = own_path(controller)?;
-    let folder = Path::new(top).join(own.trim_start_matches('/'));
-    // Inside a container the path may be the host's, which is not there; the top is the container's then.
-    let folder = if folder.is_dir() {
-        folder
-    } else {
-        PathBuf::from(top)
-    };
-    is_writable(&folder).then_some(folder)
+/// The older hierarchies, and where in them this process is.
+pub(crate) struct Legacy {
+    mounts: &'static str,
+    own: String,
 }
 
-/// Our path in the hierarchy of a controller; of the unified one for an empty name.
-fn own_path(controller: &str) -> Option<String> {
-    let table = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+impl Legacy {
+    /// Reads where they are.
+    pub(crate) fn read() -> Option<Self> {
+        // A machine mounts them when it starts.
+        static MOUNTS: OnceLock<String> = OnceLock::new();
+        Some(Self {
+            mounts: MOUNTS.get_or_init(|| table("/proc/self/mounts").unwrap_or_default()),
+            own: table("/proc/self/cgroup").ok()?,
+        })
+    }
+
+    /// Our own group in the hierarchy of a controller, if groups can be made below it.
+    pub(crate) fn parent(&self, controller: &str) -> Option<PathBuf> {
+        let top = self.mounts.lines().find_map(|line| {
+            let mut fields = line.split(' ');
+            let (_, place, kind, options) = (
+                fields.next()?,
+                fields.next()?,
+                fields.next()?,
+                fields.next()?,
+            );
+            (kind == "cgroup" && options.split(',').any(|option| option == controller))
+                .then_some(place)
+        })?;
+        let own = path_in(&self.own, controller)?;
+        let folder = Path::new(top).join(own.trim_start_matches('/'));
+        // Inside a container the path may be the host's, which is not there; the top is the container's then.
+        let folder = if folder.is_dir() {
+            folder
+        } else {
+            PathBuf::from(top)
+        };
+        is_writable(&folder).then_some(folder)
+    }
+}
+
+/// The path in the hierarchy of a controller, of the unified one for an empty name, by a table as in
+/// `/proc/self/cgroup`.
+fn path_in<'a>(table: &'a str, controller: &str) -> Option<&'a str> {
     table.lines().find_map(|line| {
         let mut fields = line.splitn(3, ':');
         let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
         controllers
             .split(',')
             .any(|name| name == controller)
-            .then(|| path.to_owned())
+            .then_some(path)
     })
 }
 

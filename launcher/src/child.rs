@@ -1,8 +1,9 @@
 //! The sandbox's first process: it builds the sandbox from the plan, then watches over the command.
 //!
-//! It is a copy of one thread of a threaded process, so it allocates nothing and takes no lock.
+//! It is a copy of the zygote, which has one thread and holds nothing of the owner's.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::vec::IntoIter;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -10,38 +11,28 @@ use rustix::mount as mnt;
 use rustix::net::{RecvFlags, SendFlags};
 use rustix::process::{DumpableBehavior, WaitOptions};
 use rustix::thread::{CapabilitySet, CapabilitySets};
+use serde::de::DeserializeOwned;
 
+use crate::channel::send_with;
 use crate::child_terminal::{self, Pair};
 use crate::message::{Other, Report, Step, Stopped, Word};
-use crate::plan::{INNER, Network, Plan, Source};
+use crate::plan::{Files, First, INNER, Network, Rest, Source};
 use crate::sys::{self, Side};
 use crate::weaken::{Layer, Weaken};
-use crate::{child_command, child_files, child_network};
-
-/// The descriptors of the child, by number: they are the parent's, copied.
-#[derive(Debug)]
-pub(crate) struct Wires {
-    /// The channel to the supervisor.
-    pub(crate) control: RawFd,
-    /// The command's standard input, output and error.
-    pub(crate) stdio: [RawFd; 3],
-    /// What to close first: everything but the above and the plan's trees.
-    pub(crate) close: Vec<(u32, u32)>,
-}
-
-/// How many host trees one sandbox can show.
-pub(crate) const MAX_SOURCES: usize = 256;
+use crate::{child_command, child_files, child_network, given};
 
 /// Builds the sandbox, runs the command and ends.
-pub(crate) fn run(plan: &Plan, wires: &Wires) -> ! {
-    sys::block_signals();
-    let control = sys::borrowed(wires.control);
-    let terminal = match build(plan, wires, control) {
-        Ok(terminal) => terminal,
-        Err((step, errno)) => {
-            tell(control, Report::Failed(step, errno.raw_os_error()));
-            sys::exit(125);
-        }
+pub(crate) fn run(control: &OwnedFd) -> ! {
+    let control = control.as_fd();
+    let (first, trees) = wait_for_part(control);
+    let made = match begin(&first, trees) {
+        Ok(made) => made,
+        Err(stopped) => stop(control, stopped),
+    };
+    let (rest, descriptors) = wait_for_part(control);
+    let (given, terminal) = match finish(&first, &rest, made, descriptors, control) {
+        Ok(standing) => standing,
+        Err(stopped) => stop(control, stopped),
     };
     if !wait_for_word(control) {
         sys::exit(125);
@@ -49,7 +40,7 @@ pub(crate) fn run(plan: &Plan, wires: &Wires) -> ! {
     let child = match sys::fork() {
         Ok(Side::Child) => {
             let terminal = terminal.as_ref().map(|pair| pair.slave.as_fd());
-            child_command::become_it(plan, wires, terminal, control)
+            child_command::become_it(&rest, first.weaken, &given, terminal, control)
         }
         Ok(Side::Parent(child, _)) => child,
         Err(errno) => {
@@ -57,7 +48,38 @@ pub(crate) fn run(plan: &Plan, wires: &Wires) -> ! {
             sys::exit(125);
         }
     };
-    watch(child, terminal.as_ref(), control, plan.weaken)
+    watch(child, terminal.as_ref(), control, first.weaken)
+}
+
+/// Waits for a part of the plan. If none comes, nobody wants a sandbox any more.
+fn wait_for_part<T: DeserializeOwned>(control: BorrowedFd<'_>) -> (T, IntoIter<OwnedFd>) {
+    match given::take_over(control) {
+        Ok(Some(taken)) => taken,
+        Ok(None) => sys::exit(125),
+        Err(errno) => stop(control, (Step::Other(Other::Descriptors), errno)),
+    }
+}
+
+fn stop(control: BorrowedFd<'_>, (step, errno): Stopped) -> ! {
+    tell(control, Report::Failed(step, errno.raw_os_error()));
+    sys::exit(125);
+}
+
+/// The descriptors of the command.
+pub(crate) struct Given {
+    /// Its standard input, output and error.
+    pub(crate) stdio: [OwnedFd; 3],
+    /// Landlock's set of rules, if there is any.
+    pub(crate) rules: Option<OwnedFd>,
+}
+
+/// What was made so far.
+struct Made {
+    site: child_files::Site,
+    trees: Vec<OwnedFd>,
+    ops: u32,
+    scratch: Option<OwnedFd>,
+    doors: Option<child_network::Listeners>,
 }
 
 /// Sends a report. If nobody listens any more, the next wait finds that out.
@@ -88,47 +110,33 @@ pub(crate) fn drop_capabilities() -> Result<(), Errno> {
     )
 }
 
-fn build(plan: &Plan, wires: &Wires, control: BorrowedFd<'_>) -> Result<Option<Pair>, Stopped> {
+/// Makes what does not depend on the rest.
+fn begin(first: &First, trees: IntoIter<OwnedFd>) -> Result<Made, Stopped> {
     let other = |which| move |errno| (Step::Other(which), errno);
-    for (first, last) in &wires.close {
-        sys::close_range(*first, *last).map_err(other(Other::Descriptors))?;
-    }
-    // An undumpable process (the supervisor holds secrets) owns nothing under /proc, and so its maps could not be
-    // written. Nothing of the command runs yet.
-    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
-        .map_err(other(Other::User))?;
-    tell(control, Report::Born);
-    if !wait_for_word(control) {
-        sys::exit(125);
-    }
-    take_user(plan.started_by_root).map_err(other(Other::User))?;
-    let from_now_on = if plan.weaken.is_off(Layer::Undumpable) {
+    take_user(first.started_by_root).map_err(other(Other::User))?;
+    let from_now_on = if first.weaken.is_off(Layer::Undumpable) {
         DumpableBehavior::Dumpable
     } else {
         DumpableBehavior::NotDumpable
     };
     rustix::process::set_dumpable_behavior(from_now_on).map_err(other(Other::User))?;
-
     let private = mnt::MountPropagationFlags::PRIVATE | mnt::MountPropagationFlags::REC;
     mnt::mount_change(c"/", private).map_err(other(Other::Private))?;
-    let mut trees = [-1; MAX_SOURCES];
-    open_sources(plan, &mut trees)?;
+    let mut opened = Vec::new();
+    open_sources(&first.files, trees, &mut opened)?;
     rustix::process::umask(rustix::fs::Mode::empty());
-    let site = child_files::Site::open(&plan.stage).map_err(other(Other::Root))?;
-    let mut scratch = None;
-    for (index, op) in plan.ops.iter().enumerate() {
-        child_files::perform(op, &site, &trees, &mut scratch)
-            .map_err(|errno| (Step::Op(index as u32), errno))?;
-    }
-    child_files::enter_root(site.root.as_fd(), plan.weaken).map_err(other(Other::Pivot))?;
-    if !plan.weaken.is_off(Layer::HostName) {
+    let mut made = Made {
+        site: child_files::Site::open(&first.stage).map_err(other(Other::Root))?,
+        trees: opened,
+        ops: 0,
+        scratch: None,
+        doors: None,
+    };
+    perform(&first.files, &mut made)?;
+    if !first.weaken.is_off(Layer::HostName) {
         rustix::system::sethostname(b"sandbox").map_err(other(Other::Name))?;
     }
-    if let Some(rules) = &plan.landlock {
-        child_files::allow(rules).map_err(other(Other::Landlock))?;
-    }
-
-    let doors = match &plan.network {
+    made.doors = match &first.network {
         Network::Hosts => None,
         Network::None { up } => {
             child_network::route(up).map_err(other(Other::Loopback))?;
@@ -145,7 +153,7 @@ fn build(plan: &Plan, wires: &Wires, control: BorrowedFd<'_>) -> Result<Option<P
             for route in routes {
                 child_network::route(route).map_err(other(Other::Routes))?;
             }
-            if !plan.weaken.is_off(Layer::Capture) {
+            if !first.weaken.is_off(Layer::Capture) {
                 child_network::filter(capture).map_err(other(Other::Capture))?;
             }
             // See `nft`: without connection tracking these questions are refused.
@@ -153,13 +161,51 @@ fn build(plan: &Plan, wires: &Wires, control: BorrowedFd<'_>) -> Result<Option<P
             Some(child_network::listen(*with_v6).map_err(other(Other::Listeners))?)
         }
     };
-    let terminal = match plan.terminal {
+    Ok(made)
+}
+
+/// Makes the rest and says that the sandbox stands.
+fn finish(
+    first: &First,
+    rest: &Rest,
+    mut made: Made,
+    mut descriptors: IntoIter<OwnedFd>,
+    control: BorrowedFd<'_>,
+) -> Result<(Given, Option<Pair>), Stopped> {
+    let other = |which| move |errno| (Step::Other(which), errno);
+    let mut next = || {
+        let missing = (Step::Other(Other::Descriptors), Errno::BADMSG);
+        descriptors.next().ok_or(missing)
+    };
+    let given = Given {
+        stdio: [next()?, next()?, next()?],
+        rules: match rest.landlock {
+            Some(_) => Some(next()?),
+            None => None,
+        },
+    };
+    open_sources(&rest.files, descriptors, &mut made.trees)?;
+    perform(&rest.files, &mut made)?;
+    child_files::enter_root(made.site.root.as_fd(), first.weaken).map_err(other(Other::Pivot))?;
+    if let (Some(rules), Some(set)) = (&rest.landlock, &given.rules) {
+        child_files::allow(rules, set.as_fd()).map_err(other(Other::Landlock))?;
+    }
+    let terminal = match rest.terminal {
         Some(size) => Some(child_terminal::make(size).map_err(other(Other::Terminal))?),
         None => None,
     };
-    hand_over(control, scratch.as_ref(), terminal.as_ref(), doors.as_ref())
-        .map_err(other(Other::Handover))?;
-    Ok(terminal)
+    let (scratch, doors) = (made.scratch.as_ref(), made.doors.as_ref());
+    hand_over(control, scratch, terminal.as_ref(), doors).map_err(other(Other::Handover))?;
+    Ok((given, terminal))
+}
+
+fn perform(files: &Files, made: &mut Made) -> Result<(), Stopped> {
+    for op in &files.ops {
+        child_files::perform(op, &made.site, &made.trees, &mut made.scratch)
+            .map_err(|errno| (Step::Op(made.ops), errno))?;
+        made.ops += 1;
+    }
+    Ok(())
 }
 
 /// Takes the one user and group that the namespace knows, and nothing else.
@@ -174,12 +220,18 @@ fn take_user(started_by_root: bool) -> Result<(), Errno> {
     rustix::thread::set_thread_res_uid(user, user, user)
 }
 
-/// Opens the trees that the child has to open itself, before anything is mounted over their paths.
-fn open_sources(plan: &Plan, trees: &mut [RawFd; MAX_SOURCES]) -> Result<(), Stopped> {
-    for (index, (source, tree)) in plan.sources.iter().zip(trees).enumerate() {
-        let index = index as u32;
-        *tree = match source {
-            Source::Tree(tree) => tree.as_raw_fd(),
+/// Adds the trees of a part of the plan, in its order: the supervisor's, and those that the child has to open itself,
+/// before anything is mounted over their paths.
+fn open_sources(
+    files: &Files,
+    mut made: IntoIter<OwnedFd>,
+    trees: &mut Vec<OwnedFd>,
+) -> Result<(), Stopped> {
+    for source in &files.sources {
+        let index = trees.len() as u32;
+        let stopped = |errno| (Step::Source(index), errno);
+        let tree = match source {
+            Source::Tree => made.next().ok_or(stopped(Errno::BADMSG))?,
             Source::Path {
                 path,
                 device,
@@ -187,16 +239,16 @@ fn open_sources(plan: &Plan, trees: &mut [RawFd; MAX_SOURCES]) -> Result<(), Sto
                 recursive,
                 attributes,
             } => {
-                let tree = child_files::clone_path(path, *recursive, *attributes)
-                    .map_err(|errno| (Step::Source(index), errno))?;
-                let found =
-                    rustix::fs::fstat(&tree).map_err(|errno| (Step::Source(index), errno))?;
+                let tree =
+                    child_files::clone_path(path, *recursive, *attributes).map_err(stopped)?;
+                let found = rustix::fs::fstat(&tree).map_err(stopped)?;
                 if found.st_dev != *device || found.st_ino != *inode {
                     return Err((Step::Exchanged(index), Errno::STALE));
                 }
-                child_files::keep(tree)
+                tree
             }
         };
+        trees.push(tree);
     }
     Ok(())
 }
@@ -208,9 +260,6 @@ fn hand_over(
     terminal: Option<&Pair>,
     doors: Option<&child_network::Listeners>,
 ) -> Result<(), Errno> {
-    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, sendmsg};
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(6))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
     // A place is never empty, so that the order says what is what.
     let scratch = scratch.map_or(control, |scratch| scratch.as_fd());
     let mut descriptors = [scratch; 6];
@@ -230,17 +279,7 @@ fn hand_over(
             add(v6.as_fd());
         }
     }
-    if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors[..count])) {
-        return Err(Errno::NOBUFS);
-    }
-    let bytes = Report::Ready.encode();
-    sendmsg(
-        control,
-        &[std::io::IoSlice::new(&bytes)],
-        &mut ancillary,
-        SendFlags::NOSIGNAL,
-    )?;
-    Ok(())
+    send_with(control, &Report::Ready.encode(), &descriptors[..count])
 }
 
 /// Waits until the supervisor says to go on. `false` means that it is gone, or wants no command any more.

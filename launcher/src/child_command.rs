@@ -6,24 +6,25 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::process::Rlimit;
 
-use crate::child::{Wires, drop_capabilities, failed, gain_nothing, tell};
+use crate::child::{Given, drop_capabilities, failed, gain_nothing, tell};
 use crate::landlock::Rules;
 use crate::message::{Other, Report};
-use crate::plan::{Command, Plan};
+use crate::plan::{Bounded, Command, Rest};
 use crate::sys;
-use crate::weaken::Layer;
+use crate::weaken::{Layer, Weaken};
 
 /// Gives up everything and becomes the command.
 pub(crate) fn become_it(
-    plan: &Plan,
-    wires: &Wires,
+    rest: &Rest,
+    weaken: Weaken,
+    given: &Given,
     terminal: Option<BorrowedFd<'_>>,
     control: BorrowedFd<'_>,
 ) -> ! {
-    match ready(plan, wires, terminal) {
+    match ready(rest, weaken, given, terminal) {
         Err((other, errno)) => tell(control, failed(other, errno)),
         Ok(()) => {
-            let errno = execute(&plan.command);
+            let errno = execute(&rest.command);
             tell(control, Report::NotExecuted(errno.raw_os_error()));
         }
     }
@@ -31,11 +32,12 @@ pub(crate) fn become_it(
 }
 
 fn ready(
-    plan: &Plan,
-    wires: &Wires,
+    rest: &Rest,
+    weaken: Weaken,
+    given: &Given,
     terminal: Option<BorrowedFd<'_>>,
 ) -> Result<(), (Other, Errno)> {
-    let (command, weaken) = (&plan.command, plan.weaken);
+    let command = &rest.command;
     let other = |which| move |errno| (which, errno);
     if !weaken.is_off(Layer::Session) {
         rustix::process::setsid().map_err(other(Other::Init))?;
@@ -46,9 +48,9 @@ fn ready(
             crate::child_terminal::take(terminal).map_err(other(Other::Terminal))?;
             [terminal; 3]
         }
-        None => wires.stdio.map(sys::borrowed),
+        None => given.stdio.each_ref().map(AsFd::as_fd),
     };
-    // The supervisor keeps these three above 2, so none is overwritten before it is copied.
+    // These three are above 2, so none is overwritten before it is copied.
     rustix::stdio::dup2_stdin(stdin).map_err(other(Other::Descriptors))?;
     rustix::stdio::dup2_stdout(stdout).map_err(other(Other::Descriptors))?;
     rustix::stdio::dup2_stderr(stderr).map_err(other(Other::Descriptors))?;
@@ -67,8 +69,8 @@ fn ready(
     if !weaken.is_off(Layer::NoNewPrivileges) {
         gain_nothing().map_err(other(Other::Privileges))?;
     }
-    if let Some(rules) = &plan.landlock {
-        restrict(rules).map_err(other(Other::Landlock))?;
+    if let (Some(rules), Some(set)) = (&rest.landlock, &given.rules) {
+        restrict(rules, set.as_fd()).map_err(other(Other::Landlock))?;
     }
     // What comes before needs calls that the filter refuses.
     if !weaken.is_off(Layer::Calls) {
@@ -81,8 +83,7 @@ fn ready(
 }
 
 /// Puts this process under Landlock's rules.
-fn restrict(rules: &Rules) -> Result<(), Errno> {
-    let set = rules.set.as_fd();
+fn restrict(rules: &Rules, set: BorrowedFd<'_>) -> Result<(), Errno> {
     let input = sys::borrowed(0);
     let found = rustix::fs::fstat(input)?;
     // So that `/dev/stdin` can be opened. What is not of a file system, such as a pipe, always can.
@@ -124,7 +125,8 @@ pub(crate) fn execute(command: &Command) -> Errno {
 }
 
 /// Sets a limit, or keeps the inherited one where that is lower.
-pub(crate) fn lower(resource: rustix::process::Resource, value: u64) -> Result<(), Errno> {
+pub(crate) fn lower(bounded: Bounded, value: u64) -> Result<(), Errno> {
+    let resource = bounded.resource();
     let inherited = rustix::process::getrlimit(resource);
     let value = inherited
         .maximum

@@ -6,7 +6,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{self as mnt, MountAttrFlags, MoveMountFlags, OpenTreeFlags};
 
@@ -36,11 +36,10 @@ impl Site {
             MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
         )?;
         rustix::fs::mkdirat(&workshop, c"root", Mode::from(0o755))?;
-        let root = memory()?;
-        move_onto(
-            root.as_fd(),
-            open_beneath(workshop.as_fd(), c"root")?.as_fd(),
-        )?;
+        // A part of the workshop's file system, of which nothing beside it can be reached: one less to make.
+        let place = open_beneath(workshop.as_fd(), c"root")?;
+        let root = mnt::open_tree(&place, c"", tree_flags(false))?;
+        move_onto(root.as_fd(), place.as_fd())?;
         rustix::process::fchdir(&root)?;
         Ok(Self { root, workshop })
     }
@@ -94,14 +93,14 @@ pub(crate) fn enter_root(root: BorrowedFd<'_>, weaken: Weaken) -> Result<(), Err
 }
 
 /// Adds the places that exist in the finished root to Landlock's rules.
-pub(crate) fn allow(rules: &Rules) -> Result<(), Errno> {
+pub(crate) fn allow(rules: &Rules, set: BorrowedFd<'_>) -> Result<(), Errno> {
     for (path, access) in &rules.places {
         let place = rustix::fs::open(
             path.as_c_str(),
             OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW,
             Mode::empty(),
         )?;
-        sys::landlock_allow(rules.set.as_fd(), place.as_fd(), *access)?;
+        sys::landlock_allow(set, place.as_fd(), *access)?;
     }
     Ok(())
 }
@@ -122,7 +121,7 @@ pub(crate) fn keep(descriptor: OwnedFd) -> RawFd {
 pub(crate) fn perform(
     op: &Op,
     site: &Site,
-    trees: &[RawFd],
+    trees: &[OwnedFd],
     scratch: &mut Option<OwnedFd>,
 ) -> Result<(), Errno> {
     match op {
@@ -137,11 +136,15 @@ pub(crate) fn perform(
             let (folder, at) = site.find(at);
             make_file(folder, at, *mode, bytes)
         }
+        Op::Copy { from, at } => {
+            let (folder, at) = site.find(at);
+            copy_file(from, folder, at)
+        }
         Op::Link { at, target } => {
             let (folder, at) = site.find(at);
             rustix::fs::symlinkat(target.as_c_str(), folder, at)
         }
-        Op::Show { source, at } => site.place(sys::borrowed(trees[*source]), at),
+        Op::Show { source, at } => site.place(trees.get(*source).ok_or(Errno::BADF)?.as_fd(), at),
         Op::ShowAgain {
             from,
             at,
@@ -249,6 +252,49 @@ fn make_file(root: BorrowedFd<'_>, at: &CStr, mode: u32, bytes: &[u8]) -> Result
         }
     }
     Ok(())
+}
+
+/// Copies a file of the host's that the sandbox's user may read. What is not a file or leads through a link is left out.
+fn copy_file(from: &CStr, folder: BorrowedFd<'_>, at: &CStr) -> Result<(), Errno> {
+    const SMALL: usize = 16 << 10;
+    // A pipe would else wait for somebody who writes to it.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let Ok(file) = rustix::fs::openat2(CWD, from, flags, Mode::empty(), resolve) else {
+        return Ok(());
+    };
+    let found = rustix::fs::fstat(&file)?;
+    let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+    if !is_file {
+        return Ok(());
+    }
+    let mut bytes = [0; SMALL];
+    let length = read_all(&file, &mut bytes)?;
+    if length < SMALL {
+        return make_file(folder, at, 0o444, &bytes[..length]);
+    }
+    // One mount more is quicker than many pages.
+    make_file(folder, at, 0o444, &[])?;
+    let tree = mnt::open_tree(&file, c"", tree_flags(false))?;
+    sys::mount_setattr(
+        tree.as_fd(),
+        attributes(RDONLY | NOSUID | NODEV | NOEXEC),
+        false,
+    )?;
+    move_onto(tree.as_fd(), open_beneath(folder, at)?.as_fd())
+}
+
+fn read_all(file: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Errno> {
+    let mut length = 0;
+    while length < bytes.len() {
+        match rustix::io::read(file, &mut bytes[length..]) {
+            Ok(0) => break,
+            Ok(count) => length += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(length)
 }
 
 fn open_beneath(root: BorrowedFd<'_>, at: &CStr) -> Result<OwnedFd, Errno> {

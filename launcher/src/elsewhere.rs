@@ -139,6 +139,17 @@ impl AsFd for Terminal {
 /// Does nothing: there is no sandbox whose input could be read.
 pub fn ignore_background_reads() {}
 
+/// There is nothing to make here.
+///
+/// # Errors
+/// Always: the launcher needs Linux.
+pub fn begin() -> Result<(), Error> {
+    Err(Error::Unsupported)
+}
+
+/// There is nothing to make here.
+pub fn expect() {}
+
 /// Says that the launcher needs Linux.
 pub fn doctor(_folder: &Path) -> Vec<Check> {
     vec![Check {

@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 use crate::error::Error;
 use crate::layout::{Access, Layout, Ownership};
@@ -89,7 +91,23 @@ pub(crate) fn build(layout: &mut Layout, home: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// The folders of language versions, looked for anew when something came or went.
 fn versioned() -> Vec<PathBuf> {
+    static FOUND: Mutex<Option<(SystemTime, Vec<PathBuf>)>> = Mutex::new(None);
+    let changed = std::fs::metadata("/etc").and_then(|etc| etc.modified());
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    match (&*found, changed) {
+        (Some((when, list)), Ok(changed)) if *when == changed => list.clone(),
+        (_, Ok(changed)) => {
+            let list = look_for_versioned();
+            *found = Some((changed, list.clone()));
+            list
+        }
+        (_, Err(_)) => look_for_versioned(),
+    }
+}
+
+fn look_for_versioned() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = std::fs::read_dir("/etc")
         .into_iter()
         .flatten()
@@ -154,30 +172,25 @@ fn made_up(home: &Path) -> Vec<(&'static str, String)> {
 
 /// Shows a file of the host by copying what it holds; a link that leads into `/usr` stays one.
 fn copy(layout: &mut Layout, path: &Path) -> Result<(), Error> {
-    const LARGEST: u64 = 8 << 20;
-    if let Ok(target) = path.read_link() {
-        let resolved = path.parent().unwrap_or(path).join(&target);
-        if resolved
-            .canonicalize()
-            .is_ok_and(|real| real.starts_with("/usr") || real.starts_with("/etc/pki/ca-trust"))
-        {
-            return layout.link(path, &target);
+    let real = match path.read_link() {
+        Ok(target) => {
+            let resolved = path.parent().unwrap_or(path).join(&target);
+            let Ok(real) = resolved.canonicalize() else {
+                return Ok(());
+            };
+            if real.starts_with("/usr") || real.starts_with("/etc/pki/ca-trust") {
+                return layout.link(path, &target);
+            }
+            real
         }
-    }
-    let Ok(real) = path.canonicalize() else {
-        return Ok(());
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(_) => path.to_owned(),
     };
     // A link to somewhere else is not followed out of the places that are shown anyway.
-    if !real.starts_with("/etc") && !real.starts_with("/usr") {
+    if !real.starts_with("/etc") {
         return Ok(());
     }
-    match real.metadata() {
-        Ok(found) if found.is_file() && found.len() <= LARGEST => match std::fs::read(&real) {
-            Ok(bytes) => layout.file(path, bytes),
-            Err(_) => Ok(()),
-        },
-        _ => Ok(()),
-    }
+    layout.copy(&real, path)
 }
 
 fn folder(layout: &mut Layout, path: &Path) -> Result<(), Error> {

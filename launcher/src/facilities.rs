@@ -161,7 +161,7 @@ fn ask(channel: &OwnedFd, pid: i32) -> Result<(), (&'static str, Errno)> {
         Err(errno) => Err(("using it", errno)),
     };
     hear()?;
-    Owner::new().map(pid).map_err(|error| {
+    Owner::new().map(pid.unsigned_abs()).map_err(|error| {
         let source = std::error::Error::source(&error)
             .and_then(|source| source.downcast_ref::<std::io::Error>());
         let number = source

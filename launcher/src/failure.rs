@@ -9,9 +9,9 @@ use crate::plan::{Op, Plan, Source};
 /// The error that a failed step of the set-up is.
 pub(crate) fn failure(plan: &Plan, step: Step, errno: i32) -> Error {
     let source = std::io::Error::from_raw_os_error(errno);
-    let host_path = |index: u32| match plan.sources.get(index as usize) {
+    let host_path = |index: u32| match plan.source(index as usize) {
         Some(Source::Path { path, .. }) => PathBuf::from(path.to_string_lossy().into_owned()),
-        Some(Source::Tree(_)) | None => PathBuf::from("?"),
+        Some(Source::Tree) | None => PathBuf::from("?"),
     };
     let (part, advice) = match step {
         Step::Exchanged(index) => {
@@ -25,7 +25,7 @@ pub(crate) fn failure(plan: &Plan, step: Step, errno: i32) -> Error {
             format!("copying the mount of `{}`", host_path(index).display()),
             crate::advice::tree(false, &source),
         ),
-        Step::Op(index) => match plan.ops.get(index as usize) {
+        Step::Op(index) => match plan.op(index as usize) {
             Some(Op::Overlay { .. }) if NOT_LAID.contains(&errno) => {
                 let why = format!("the kernel refuses it ({source})");
                 return Error::NoOverlay { why };
@@ -33,7 +33,7 @@ pub(crate) fn failure(plan: &Plan, step: Step, errno: i32) -> Error {
             Some(op) => (op.describe(), crate::advice::op(op, errno)),
             None => return Error::Fault("an unknown step failed".into()),
         },
-        Step::Other(other) => other_failure(other, errno),
+        Step::Other(which) => return other(which, errno),
     };
     Error::Machine {
         part,
@@ -54,10 +54,24 @@ const NOT_LAID: &[i32] = &[
     libc::ESTALE,
     libc::EXDEV,
 ];
+/// The error that a failed step around the file system is.
+pub(crate) fn other(other: Other, errno: i32) -> Error {
+    let (part, advice) = other_failure(other, errno);
+    Error::Machine {
+        part,
+        advice,
+        source: std::io::Error::from_raw_os_error(errno),
+    }
+}
 
 fn other_failure(other: Other, errno: i32) -> (String, String) {
     let doctor = || String::from("run `valetkey doctor`");
     let (part, advice) = match other {
+        Other::Namespaces => ("making namespaces", crate::advice::user_namespace()),
+        Other::Maps => (
+            "writing the maps of the new user namespace",
+            crate::advice::user_namespace(),
+        ),
         Other::Descriptors => ("passing descriptors", doctor()),
         Other::User => ("taking the sandbox's user", crate::advice::step(errno)),
         Other::Private => ("making mounts private", crate::advice::step(errno)),

@@ -7,6 +7,8 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use landlock::{ABI, Access, AccessFs, BitFlags, Ruleset, RulesetAttr, Scope, make_bitflags};
 
 use crate::answer::Check;
@@ -14,21 +16,19 @@ use crate::error::Error;
 use crate::layout::c_string;
 
 /// The rules of one sandbox.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Rules {
     /// Which version of Landlock keeps them.
     pub(crate) version: u32,
-    /// The set, without a rule so far.
-    pub(crate) set: OwnedFd,
     /// Places inside, and what may be done below each.
     pub(crate) places: Vec<(CString, u64)>,
     /// What may be done with the file that is the command's standard input.
     pub(crate) input: u64,
 }
 
-/// Makes the rules of a sandbox whose view is writable at `writable`. `None` where the kernel has no Landlock that
+/// Makes the rules of a sandbox whose view is writable at `writable`, and the set that shall hold them. `None` where the kernel has no Landlock that
 /// ordinary programs can live with.
-pub(crate) fn rules(writable: &[PathBuf]) -> Result<Option<Rules>, Error> {
+pub(crate) fn rules(writable: &[PathBuf]) -> Result<Option<(Rules, OwnedFd)>, Error> {
     let Some(abi) = usable() else {
         return Ok(None);
     };
@@ -51,13 +51,13 @@ pub(crate) fn rules(writable: &[PathBuf]) -> Result<Option<Rules>, Error> {
     for place in writable {
         places.push((c_string(place)?, write.bits()));
     }
-    Ok(Some(Rules {
+    let rules = Rules {
         version: abi as u32,
-        set,
         places,
         // A file that was given for reading would else be opened anew for writing, through `/proc/self/fd/0`.
         input: (everything & AccessFs::ReadFile).bits(),
-    }))
+    };
+    Ok(Some((rules, set)))
 }
 
 /// Whether the kernel has it, tried for real.

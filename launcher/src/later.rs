@@ -1,14 +1,14 @@
 //! Lets go of descriptors whose last close takes long, where nobody waits for it.
 
-use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
 
 /// Closes a descriptor soon, on a thread of its own; here, if there can be none.
 ///
 /// Taking a mount namespace apart is what a sandbox's end would wait for the longest.
-pub(crate) fn close(descriptor: File) {
-    static CLOSER: OnceLock<Option<Sender<File>>> = OnceLock::new();
+pub(crate) fn close(descriptor: OwnedFd) {
+    static CLOSER: OnceLock<Option<Sender<OwnedFd>>> = OnceLock::new();
     let closer = CLOSER.get_or_init(|| {
         let (sender, receiver) = channel();
         std::thread::Builder::new()

@@ -1,7 +1,7 @@
 //! How the sandbox's file system is laid out: which host trees stand where, and what covers them.
 
-use std::collections::BTreeSet;
-use std::ffi::CString;
+use std::collections::HashSet;
+use std::ffi::{CString, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -9,11 +9,11 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use crate::child::MAX_SOURCES;
 use crate::child_files::{NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::error::Error;
+use crate::given::MAX_SOURCES;
 use crate::owner::Owner;
-use crate::plan::{IfMissing, Op, Source};
+use crate::plan::{Files, IfMissing, Op, Source};
 use crate::weaken::{Layer, Weaken};
 
 /// How a host tree is shown.
@@ -42,11 +42,14 @@ pub(crate) enum Ownership {
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) owner: Owner,
-    pub(crate) sources: Vec<Source>,
-    pub(crate) ops: Vec<Op>,
+    files: Files,
+    /// Those of the sources that were made here, in their order.
+    trees: Vec<OwnedFd>,
+    /// How many sources there are in parts that were taken.
+    before: usize,
     pub(crate) notes: Vec<String>,
     pub(crate) weaken: Weaken,
-    dirs: BTreeSet<PathBuf>,
+    dirs: HashSet<OsString>,
     shown: Vec<PathBuf>,
     /// What of the host is shown, and what in it is covered: for [`crate::Prepared::listing`].
     pub(crate) listed: Vec<(&'static str, PathBuf, Access)>,
@@ -85,11 +88,12 @@ impl Layout {
         }
         let mut layout = Self {
             owner,
-            sources: Vec::new(),
-            ops: Vec::new(),
+            files: Files::default(),
+            trees: Vec::new(),
+            before: 0,
             notes: Vec::new(),
             weaken,
-            dirs: BTreeSet::new(),
+            dirs: HashSet::new(),
             shown: Vec::new(),
             listed: Vec::new(),
             covered: Vec::new(),
@@ -97,9 +101,9 @@ impl Layout {
             made: 0,
             overlay_refused: None,
         };
-        layout.dirs.insert(PathBuf::from("/.sandbox"));
+        layout.dirs.insert("/.sandbox".into());
         layout.made_dir(Path::new("/.sandbox/no-folder"), 0o000);
-        layout.ops.push(Op::File {
+        layout.files.ops.push(Op::File {
             at: c".sandbox/no-file".into(),
             mode: 0o000,
             bytes: Vec::new(),
@@ -119,7 +123,7 @@ impl Layout {
     /// Makes a symbolic link in a folder of the sandbox's own.
     pub(crate) fn link(&mut self, at: &Path, target: &Path) -> Result<(), Error> {
         self.parents(at.parent().unwrap_or(at))?;
-        self.ops.push(Op::Link {
+        self.files.ops.push(Op::Link {
             at: relative(at)?,
             target: c_string(target)?,
         });
@@ -145,7 +149,7 @@ impl Layout {
             self.mountpoint(host, &stat)?;
         }
         let source = self.source(what, host, &place, &stat, access, ownership, true)?;
-        self.ops.push(Op::Show {
+        self.files.ops.push(Op::Show {
             source,
             at: relative(host)?,
         });
@@ -165,7 +169,7 @@ impl Layout {
         self.dir(at, 0o755)?;
         let access = Access::Writable;
         let source = self.source(what, host, &place, &stat, access, Ownership::Sandbox, false)?;
-        self.ops.push(Op::Show {
+        self.files.ops.push(Op::Show {
             source,
             at: relative(at)?,
         });
@@ -188,7 +192,7 @@ impl Layout {
         } else {
             c".sandbox/no-file"
         };
-        self.ops.push(Op::ShowAgain {
+        self.files.ops.push(Op::ShowAgain {
             from: from.into(),
             at: relative(path)?,
             attributes: RDONLY | NOSUID | NODEV | NOEXEC,
@@ -199,7 +203,7 @@ impl Layout {
 
     /// Makes what stands at `path` read-only, wherever it is.
     pub(crate) fn protect(&mut self, path: &Path) -> Result<(), Error> {
-        self.ops.push(Op::ShowAgain {
+        self.files.ops.push(Op::ShowAgain {
             from: relative(path)?,
             at: relative(path)?,
             attributes: RDONLY | NOSUID | NODEV,
@@ -212,7 +216,7 @@ impl Layout {
     pub(crate) fn file(&mut self, path: &Path, bytes: Vec<u8>) -> Result<(), Error> {
         if !self.is_shown(path) {
             self.parents(path.parent().unwrap_or(path))?;
-            self.ops.push(Op::File {
+            self.files.ops.push(Op::File {
                 at: relative(path)?,
                 mode: 0o444,
                 bytes,
@@ -222,16 +226,29 @@ impl Layout {
         self.made += 1;
         let from = format!(".sandbox/file-{}", self.made);
         let from = CString::new(from).expect("the name holds no NUL");
-        self.ops.push(Op::File {
+        self.files.ops.push(Op::File {
             at: from.clone(),
             mode: 0o444,
             bytes,
         });
-        self.ops.push(Op::ShowAgain {
+        self.files.ops.push(Op::ShowAgain {
             from,
             at: relative(path)?,
             attributes: RDONLY | NOSUID | NODEV | NOEXEC,
             if_missing: IfMissing::Fail,
+        });
+        Ok(())
+    }
+
+    /// Makes a file that holds what a file of the host does, in a folder of the sandbox's own.
+    pub(crate) fn copy(&mut self, host: &Path, at: &Path) -> Result<(), Error> {
+        if self.masks.iter().any(|mask| host.starts_with(mask)) {
+            return Ok(());
+        }
+        self.parents(at.parent().unwrap_or(at))?;
+        self.push(Op::Copy {
+            from: c_string(host)?,
+            at: relative(at)?,
         });
         Ok(())
     }
@@ -244,6 +261,15 @@ impl Layout {
             }
         }
         Ok(())
+    }
+
+    /// Takes what there is so far, and the trees that belong to it.
+    pub(crate) fn take_part(&mut self) -> (Files, Vec<OwnedFd>) {
+        self.before += self.files.sources.len();
+        (
+            std::mem::take(&mut self.files),
+            std::mem::take(&mut self.trees),
+        )
     }
 
     /// Why no overlay can be laid over a folder; `None` where one can.
@@ -259,12 +285,12 @@ impl Layout {
 
     /// Whether a path lies in a host tree that is shown.
     pub(crate) fn is_shown(&self, path: &Path) -> bool {
-        self.shown.iter().any(|tree| path.starts_with(tree))
+        self.shown.iter().any(|tree| lies_in(path, tree))
     }
 
     /// Appends a prepared step.
     pub(crate) fn push(&mut self, op: Op) {
-        self.ops.push(op);
+        self.files.ops.push(op);
     }
 
     fn refuse_masked(&self, what: &'static str, host: &Path) -> Result<(), Error> {
@@ -282,7 +308,10 @@ impl Layout {
     fn parents(&mut self, path: &Path) -> Result<(), Error> {
         let above: Vec<&Path> = path.ancestors().collect();
         for folder in above.into_iter().rev() {
-            if folder == Path::new("/") || self.dirs.contains(folder) || self.is_shown(folder) {
+            if folder == Path::new("/")
+                || self.dirs.contains(folder.as_os_str())
+                || self.is_shown(folder)
+            {
                 continue;
             }
             self.made_dir(folder, 0o755);
@@ -292,8 +321,8 @@ impl Layout {
 
     fn made_dir(&mut self, path: &Path, mode: u32) {
         if let Ok(at) = relative(path) {
-            self.ops.push(Op::Dir { at, mode });
-            self.dirs.insert(path.to_owned());
+            self.files.ops.push(Op::Dir { at, mode });
+            self.dirs.insert(path.into());
         }
     }
 
@@ -301,7 +330,7 @@ impl Layout {
         if is_dir(stat) {
             self.made_dir(path, 0o755);
         } else {
-            self.ops.push(Op::File {
+            self.files.ops.push(Op::File {
                 at: relative(path)?,
                 mode: 0o444,
                 bytes: Vec::new(),
@@ -321,7 +350,7 @@ impl Layout {
         ownership: Ownership,
         recursive: bool,
     ) -> Result<usize, Error> {
-        if self.sources.len() == MAX_SOURCES {
+        if self.before + self.files.sources.len() == MAX_SOURCES {
             return Err(Error::Request(format!(
                 "the view shows more than {MAX_SOURCES} places of the host; name folders above them"
             )));
@@ -347,11 +376,12 @@ impl Layout {
                     .tree(place, recursive, attributes, Some(ids))
                     .or_else(|_| self.owner.tree(place, recursive, attributes, None)),
             };
-            Source::Tree(tree.map_err(|source| Error::Machine {
+            self.trees.push(tree.map_err(|source| Error::Machine {
                 part: format!("copying the mount of the {what} `{}`", host.display()),
                 advice: crate::advice::tree(ownership == Ownership::Sandbox, &source),
                 source,
-            })?)
+            })?);
+            Source::Tree
         } else {
             Source::Path {
                 path: c_string(host)?,
@@ -361,8 +391,8 @@ impl Layout {
                 attributes,
             }
         };
-        self.sources.push(source);
-        Ok(self.sources.len() - 1)
+        self.files.sources.push(source);
+        Ok(self.before + self.files.sources.len() - 1)
     }
 }
 
@@ -391,6 +421,21 @@ pub(crate) fn open(what: &'static str, host: &Path) -> Result<(OwnedFd, Stat), E
         Errno::NOENT => refused(what, host, "there is nothing at this path"),
         errno => refused(what, host, &std::io::Error::from(errno).to_string()),
     })
+}
+
+/// `Path::starts_with`, which takes the two apart each time, for paths that may be compared as they stand.
+fn lies_in(path: &Path, folder: &Path) -> bool {
+    let (bytes, above) = (path.as_os_str().as_bytes(), folder.as_os_str().as_bytes());
+    match bytes.strip_prefix(above) {
+        Some(rest) => rest.is_empty() || rest[0] == b'/' || path.starts_with(folder),
+        // Written in two ways, they may mean the same.
+        None => (is_unusual(bytes) || is_unusual(above)) && path.starts_with(folder),
+    }
+}
+
+/// Whether a path has parts that say nothing.
+fn is_unusual(path: &[u8]) -> bool {
+    path.windows(2).any(|pair| pair == b"//" || pair == b"/.")
 }
 
 /// Whether something is a folder.

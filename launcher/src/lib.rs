@@ -25,6 +25,8 @@ mod cgroup;
 #[cfg(target_os = "linux")]
 mod cgroup_place;
 #[cfg(target_os = "linux")]
+mod channel;
+#[cfg(target_os = "linux")]
 mod child;
 #[cfg(target_os = "linux")]
 mod child_command;
@@ -52,6 +54,8 @@ mod fallback;
 mod gitconfig;
 #[cfg(target_os = "linux")]
 mod gitindex;
+#[cfg(target_os = "linux")]
+mod given;
 #[cfg(target_os = "linux")]
 mod glob;
 #[cfg(target_os = "linux")]
@@ -104,6 +108,8 @@ mod wait;
 mod watch;
 #[cfg(target_os = "linux")]
 mod workspace;
+#[cfg(target_os = "linux")]
+mod zygote;
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
@@ -134,9 +140,11 @@ pub use sys::ignore_background_reads;
 pub use terminal::Terminal;
 #[cfg(target_os = "linux")]
 pub use workspace::remove_folder;
+#[cfg(target_os = "linux")]
+pub use zygote::{begin, expect};
 
 #[cfg(not(target_os = "linux"))]
 pub use elsewhere::{
-    Killer, Prepared, Started, Terminal, WITHOUT_NAMESPACES, doctor, ignore_background_reads,
-    limits_kept_by, prepare, remove_folder,
+    Killer, Prepared, Started, Terminal, WITHOUT_NAMESPACES, begin, doctor, expect,
+    ignore_background_reads, limits_kept_by, prepare, remove_folder,
 };

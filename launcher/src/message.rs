@@ -37,8 +37,8 @@ impl Word {
 /// A message from the sandbox's first processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// The process exists and waits to be given its user.
-    Born,
+    /// The process exists, with this number, and waits for its user and the plan; a descriptor of it comes along.
+    Born(i32),
     /// The sandbox stands; descriptors come along.
     Ready,
     /// A step failed.
@@ -104,9 +104,13 @@ pub(crate) enum Other {
     Terminal = 17,
     /// The filter whose questions the supervisor answers, where there are no namespaces.
     Asking = 18,
+    /// Making the namespaces.
+    Namespaces = 19,
+    /// Giving the user namespace its users.
+    Maps = 20,
 }
 
-const OTHERS: [Other; 19] = [
+const OTHERS: [Other; 21] = [
     Other::Descriptors,
     Other::User,
     Other::Private,
@@ -126,6 +130,8 @@ const OTHERS: [Other; 19] = [
     Other::Landlock,
     Other::Terminal,
     Other::Asking,
+    Other::Namespaces,
+    Other::Maps,
 ];
 
 /// A message's length.
@@ -135,7 +141,7 @@ impl Report {
     /// The message as bytes.
     pub(crate) fn encode(self) -> [u8; LENGTH] {
         let (kind, first, second) = match self {
-            Self::Born => (1, 0, 0),
+            Self::Born(pid) => (1, 0, pid),
             Self::Ready => (2, 0, 0),
             Self::Failed(Step::Op(index), errno) => (3, index, errno),
             Self::Failed(Step::Source(index), errno) => (4, index, errno),
@@ -159,7 +165,7 @@ impl Report {
         let first = u32::from_ne_bytes(word(4));
         let second = i32::from_ne_bytes(word(8));
         Some(match kind {
-            1 => Self::Born,
+            1 => Self::Born(second),
             2 => Self::Ready,
             3 => Self::Failed(Step::Op(first), second),
             4 => Self::Failed(Step::Source(first), second),
@@ -186,7 +192,7 @@ mod tests {
             assert_eq!(Report::decode(&report.encode()), Some(report));
         }
         for report in [
-            Report::Born,
+            Report::Born(77),
             Report::Ready,
             Report::Failed(Step::Op(7), 1),
             Report::NotExecuted(2),

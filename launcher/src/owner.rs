@@ -8,14 +8,15 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
-
-use rustix::mount as mnt;
-use rustix::process::Signal;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::child_files::{attributes, tree_flags};
 use crate::error::Error;
 use crate::plan::INNER;
-use crate::sys::{self, MountAttributes, Side};
+use crate::sys::{self, MountAttributes};
+use crate::zygote;
+use rustix::mount as mnt;
+use serde::{Deserialize, Serialize};
 
 /// The first of the user numbers for sandboxes started by root: above what systemd, containers and `subuid` ranges
 /// use, below the numbers that do not fit a signed integer.
@@ -38,14 +39,21 @@ impl Owner {
             rustix::process::geteuid().as_raw(),
             rustix::process::getegid().as_raw(),
         );
-        if user == 0
-            && let Some(user) = unused_number()
-        {
-            return Self {
-                user,
-                group: user,
-                root: Some(HashMap::new()),
-            };
+        if user == 0 {
+            if let Some((user, maps)) = free().pop() {
+                return Self {
+                    user,
+                    group: user,
+                    root: Some(maps),
+                };
+            }
+            if let Some(user) = unused_number() {
+                return Self {
+                    user,
+                    group: user,
+                    root: Some(HashMap::new()),
+                };
+            }
         }
         Self {
             user,
@@ -59,21 +67,23 @@ impl Owner {
         self.root.is_some()
     }
 
-    /// Gives the user namespace of process `pid` its one user.
-    pub(crate) fn map(&self, pid: i32) -> Result<(), Error> {
-        let write = |name: &str, text: &str| {
-            write_map(pid, name, text).map_err(|source| Error::Machine {
-                part: format!("writing `{name}` of the new user namespace"),
-                advice: crate::advice::user_namespace(),
-                source,
-            })
-        };
-        if !self.is_started_by_root() {
-            // The kernel asks for this before an ordinary user may map a group.
-            write("setgroups", "deny")?;
+    /// A process in these new namespaces, where the sandbox's user is the only one.
+    pub(crate) fn wanted(&self, namespaces: u64) -> Wanted {
+        Wanted {
+            namespaces,
+            user: (INNER, self.user),
+            group: (INNER, self.group),
+            started_by_root: self.is_started_by_root(),
         }
-        write("uid_map", &format!("{INNER} {} 1", self.user))?;
-        write("gid_map", &format!("{INNER} {} 1", self.group))
+    }
+
+    /// Gives the user namespace of process `pid` its one user.
+    pub(crate) fn map(&self, pid: u32) -> Result<(), Error> {
+        self.wanted(0).map(pid).map_err(|source| Error::Machine {
+            part: "writing the maps of the new user namespace".into(),
+            advice: crate::advice::user_namespace(),
+            source,
+        })
     }
 
     /// Lets the command open a pipe anew by its name, such as `/dev/stdout`: root's pipes are root's.
@@ -119,14 +129,30 @@ impl Owner {
         match maps.entry(ids) {
             std::collections::hash_map::Entry::Occupied(entry) => Ok(entry.into_mut()),
             std::collections::hash_map::Entry::Vacant(entry) => {
-                let namespace = namespace_with(
-                    &format!("{} {user} 1", ids.0),
-                    &format!("{} {group} 1", ids.1),
-                )?;
+                let namespace = namespace_with((ids.0, user), (ids.1, group))?;
                 Ok(entry.insert(namespace))
             }
         }
     }
+}
+
+impl Drop for Owner {
+    /// The number and what was made for it can be the next sandbox's: all processes of this one are gone.
+    fn drop(&mut self) {
+        if let Some(maps) = self.root.take() {
+            let mut free = free();
+            if free.len() < MOST_KEPT && maps.len() <= MOST_MAPS {
+                free.push((self.user, maps));
+            }
+        }
+    }
+}
+
+/// The user numbers that were used and are free again, with the namespaces made for them.
+fn free() -> MutexGuard<'static, Vec<(u32, Maps)>> {
+    static FREE: Mutex<Vec<(u32, Maps)>> = Mutex::new(Vec::new());
+    // It is whole after each operation, so a panic elsewhere does not spoil it.
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A user number for a sandbox started by root, one a sandbox as far as possible: limits that the kernel counts by user
@@ -139,14 +165,16 @@ fn unused_number() -> Option<u32> {
         .wrapping_mul(16)
         .wrapping_add(STARTED.fetch_add(1, Ordering::Relaxed));
     let wanted = FIRST + (number & 0xffff);
-    let (users, groups) = (extents("uid_map"), extents("gid_map"));
+    // What our own user namespace knows does not change.
+    static KNOWN: OnceLock<[Vec<(u32, u32)>; 2]> = OnceLock::new();
+    let [users, groups] = KNOWN.get_or_init(|| [extents("uid_map"), extents("gid_map")]);
     let is_known = |number: u32| {
         let has = |extents: &[(u32, u32)]| {
             extents
                 .iter()
                 .any(|(first, count)| number >= *first && number - first < *count)
         };
-        has(&users) && has(&groups)
+        has(users) && has(groups)
     };
     if is_known(wanted) {
         return Some(wanted);
@@ -171,37 +199,50 @@ fn extents(name: &str) -> Vec<(u32, u32)> {
 }
 
 /// A user namespace with these maps. It needs a process for a moment.
-fn namespace_with(users: &str, groups: &str) -> std::io::Result<OwnedFd> {
-    let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    match sys::clone3(libc::CLONE_NEWUSER as u64)? {
-        Side::Child => {
-            let ours = writer.as_raw_fd() as u32;
-            let _ = sys::close_range(ours, ours);
-            // Until the supervisor ends this process, or itself.
-            let _ = rustix::io::read(&reader, &mut [0_u8; 1]);
-            sys::exit(0)
+fn namespace_with(users: (u32, u32), groups: (u32, u32)) -> std::io::Result<OwnedFd> {
+    let mut newborn = zygote::ask(Wanted {
+        namespaces: libc::CLONE_NEWUSER as u64,
+        user: users,
+        group: groups,
+        started_by_root: true,
+    })
+    .map_err(std::io::Error::other)?;
+    let pid = newborn.born().map_err(std::io::Error::other)?.pid;
+    Ok(std::fs::File::open(format!("/proc/{pid}/ns/user"))?.into())
+}
+
+/// The namespaces of a process, and the one user that its user namespace has: the number inside, and the host's.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Wanted {
+    /// `CLONE_NEW*`.
+    pub(crate) namespaces: u64,
+    /// The user.
+    pub(crate) user: (u32, u32),
+    /// The group.
+    pub(crate) group: (u32, u32),
+    /// Whether the supervisor is the host's root.
+    pub(crate) started_by_root: bool,
+}
+
+impl Wanted {
+    /// Gives the user namespace of process `pid` its one user.
+    pub(crate) fn map(&self, pid: u32) -> std::io::Result<()> {
+        let write = |name: &str, text: &str| {
+            // One write: the kernel takes a map in one piece and once.
+            std::fs::OpenOptions::new()
+                .write(true)
+                .open(format!("/proc/{pid}/{name}"))?
+                .write_all(text.as_bytes())
+        };
+        if !self.started_by_root {
+            // The kernel asks for this before an ordinary user may map a group.
+            write("setgroups", "deny")?;
         }
-        Side::Parent(pid, pidfd) => {
-            let namespace = write_map(pid, "uid_map", users)
-                .and_then(|()| write_map(pid, "gid_map", groups))
-                .and_then(|()| std::fs::File::open(format!("/proc/{pid}/ns/user")));
-            drop(writer);
-            if let Some(pidfd) = pidfd {
-                let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
-                let id = rustix::process::WaitId::PidFd(pidfd.as_fd());
-                let _ = rustix::process::waitid(id, rustix::process::WaitIdOptions::EXITED);
-            }
-            Ok(namespace?.into())
-        }
+        write("uid_map", &format!("{} {} 1", self.user.0, self.user.1))?;
+        write("gid_map", &format!("{} {} 1", self.group.0, self.group.1))
     }
 }
 
-fn write_map(pid: i32, name: &str, text: &str) -> std::io::Result<()> {
-    // One write: the kernel takes a map in one piece and once.
-    std::fs::OpenOptions::new()
-        .write(true)
-        .open(format!("/proc/{pid}/{name}"))?
-        .write_all(text.as_bytes())
-}
-
+const MOST_KEPT: usize = 64;
+const MOST_MAPS: usize = 4;
 const ID_MAPPED: u64 = mnt::MountAttrFlags::MOUNT_ATTR_IDMAP.bits() as u64;

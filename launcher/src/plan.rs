@@ -1,44 +1,84 @@
 //! The prepared list of what the sandbox's first process does, in order.
 //!
-//! The child of `clone3` walks it without allocating; the parent keeps its copy to tell which entry failed.
+//! It is data alone: the first process is born of the zygote, and gets it with the descriptors that belong to it. The
+//! supervisor keeps its copy to tell which entry failed.
 
 use std::ffi::CString;
-use std::os::fd::OwnedFd;
+
+use rustix::process::Resource;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::landlock::Rules;
 use crate::spec::WindowSize;
 use crate::sys::{CStrings, Instruction};
 use crate::weaken::Weaken;
 
-/// Everything the child needs.
+/// Everything the child needs, in the two parts that it gets.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Trees of the host that [`Op::Show`] places.
-    pub(crate) sources: Vec<Source>,
-    /// The file system, made from the top down. Paths are relative to the new root; those that begin with `.sandbox/`
-    /// to a folder beside it, which goes when the sandbox stands.
-    pub(crate) ops: Vec<Op>,
+    /// What can be begun with while the rest is still worked out.
+    pub(crate) first: First,
+    /// The rest.
+    pub(crate) rest: Rest,
+}
+
+/// The part of a plan that every view has alike.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct First {
     /// A host folder to build the new root on; it is covered in the child's mount namespace only.
     pub(crate) stage: CString,
     /// Whether the supervisor is the host's root, so that the child has to change its user itself.
     pub(crate) started_by_root: bool,
     /// The network.
     pub(crate) network: Network,
-    /// Landlock's rules, where the kernel has it.
-    pub(crate) landlock: Option<Rules>,
     /// What a test has switched off.
     pub(crate) weaken: Weaken,
+    /// System folders, devices, `/proc`, scratch folders.
+    pub(crate) files: Files,
+}
+
+/// The part of a plan that says what this sandbox is for.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Rest {
+    /// The workspace, tool chains and made-up files.
+    pub(crate) files: Files,
+    /// Landlock's rules, where the kernel has it.
+    pub(crate) landlock: Option<Rules>,
     /// The terminal that the command gets in the place of its standard streams, if any.
     pub(crate) terminal: Option<WindowSize>,
     /// The command.
     pub(crate) command: Command,
 }
 
+/// A part of the file system.
+#[derive(Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Files {
+    /// Trees of the host that [`Op::Show`] places; both parts' count as one list.
+    pub(crate) sources: Vec<Source>,
+    /// The file system, made from the top down. Paths are relative to the new root; those that begin with `.sandbox/`
+    /// to a folder beside it, which goes when the sandbox stands.
+    pub(crate) ops: Vec<Op>,
+}
+
+impl Plan {
+    /// A source, by its number in both parts.
+    pub(crate) fn source(&self, index: usize) -> Option<&Source> {
+        let (first, rest) = (&self.first.files.sources, &self.rest.files.sources);
+        first.iter().chain(rest).nth(index)
+    }
+
+    /// A step, by its number in both parts.
+    pub(crate) fn op(&self, index: usize) -> Option<&Op> {
+        let (first, rest) = (&self.first.files.ops, &self.rest.files.ops);
+        first.iter().chain(rest).nth(index)
+    }
+}
+
 /// A tree of the host.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Source {
-    /// Made by the supervisor, ready to be placed.
-    Tree(OwnedFd),
+    /// Made by the supervisor, ready to be placed: the next of the descriptors that come with the plan.
+    Tree,
     /// Opened by the child, who has the right to in its own mount namespace only.
     Path {
         /// Where it is; no part of it was a symbolic link.
@@ -55,7 +95,7 @@ pub(crate) enum Source {
 }
 
 /// One step of building the file system.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Op {
     /// Makes a folder, if there is none.
     Dir { at: CString, mode: u32 },
@@ -63,8 +103,11 @@ pub(crate) enum Op {
     File {
         at: CString,
         mode: u32,
+        #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
+    /// Makes a file that holds what a file of the host does, if the sandbox's user may read that.
+    Copy { from: CString, at: CString },
     /// Makes a symbolic link.
     Link { at: CString, target: CString },
     /// Places a tree of the host.
@@ -98,7 +141,7 @@ pub(crate) enum Op {
 }
 
 /// Whether user namespaces can be made in the sandbox, by what the kernel counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) enum UserNamespaces {
     /// None, whatever the system call filter lets through.
     None,
@@ -107,7 +150,7 @@ pub(crate) enum UserNamespaces {
 }
 
 /// What to do where the place for a tree does not exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) enum IfMissing {
     /// The start fails.
     Fail,
@@ -116,7 +159,7 @@ pub(crate) enum IfMissing {
 }
 
 /// The network of the sandbox, as messages to the kernel.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Network {
     /// The host's own: only where a test has switched the network namespace off.
     Hosts,
@@ -133,7 +176,7 @@ pub(crate) enum Network {
 }
 
 /// The command, ready for `execve`.
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Command {
     /// Where to look for it, in order.
     pub(crate) candidates: Vec<CString>,
@@ -143,12 +186,55 @@ pub(crate) struct Command {
     pub(crate) environment: CStrings,
     /// Where it starts, an absolute path inside.
     pub(crate) workdir: CString,
-    /// `setrlimit`'s resource and value.
-    pub(crate) rlimits: Vec<(rustix::process::Resource, u64)>,
+    /// What `setrlimit` bounds, and the value.
+    pub(crate) rlimits: Vec<(Bounded, u64)>,
     /// Which processors it may use, if the `cpus` limit is kept that way.
     pub(crate) processors: Option<usize>,
     /// The system call filter.
     pub(crate) filter: Vec<Instruction>,
+}
+
+/// What a process's own limit bounds (setrlimit(2)).
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) enum Bounded {
+    /// The size of a core file.
+    Core,
+    /// The size of a file.
+    FileSize,
+    /// Open files.
+    OpenFiles,
+    /// Seconds of processor time.
+    CpuTime,
+    /// Processes of the user in the user namespace.
+    Processes,
+    /// Private memory.
+    Data,
+}
+
+impl Bounded {
+    /// The kernel's name of it.
+    pub(crate) fn resource(self) -> Resource {
+        match self {
+            Self::Core => Resource::Core,
+            Self::FileSize => Resource::Fsize,
+            Self::OpenFiles => Resource::Nofile,
+            Self::CpuTime => Resource::Cpu,
+            Self::Processes => Resource::Nproc,
+            Self::Data => Resource::Data,
+        }
+    }
+}
+
+impl Serialize for CStrings {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.strings().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for CStrings {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::deserialize(deserializer).map(Self::new)
+    }
 }
 
 impl Op {
@@ -158,6 +244,7 @@ impl Op {
         match self {
             Self::Dir { at, .. } => format!("making the folder {}", path(at)),
             Self::File { at, .. } => format!("making the file {}", path(at)),
+            Self::Copy { from, .. } => format!("copying `{}`", from.to_string_lossy()),
             Self::Link { at, .. } => format!("making the link {}", path(at)),
             Self::Show { at, .. } => format!("showing {}", path(at)),
             Self::ShowAgain { at, .. } => format!("covering {}", path(at)),

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-
-use rustix::process::Resource;
 
 use crate::cgroup::Cgroup;
 use crate::copied::Copy;
@@ -15,16 +14,24 @@ use crate::layout::{Access, Layout, Ownership, c_string};
 use crate::listing::Listing;
 use crate::netlink::{everything_is_local, loopback_up};
 use crate::owner::Owner;
-use crate::plan::{Command, Network, Plan};
+use crate::plan::{Bounded, Command, First, Network, Plan, Rest};
 use crate::spec::{Isolation, Limits, NetworkMode, Spec, View, WorkspaceMode};
 use crate::sys::CStrings;
+use crate::turn::Turn;
 use crate::weaken::{Layer, Weaken};
-use crate::{etc, nft, seccomp, system, toolchains, workspace};
+use crate::zygote::{self, Newborn};
+use crate::{etc, given, nft, seccomp, system, toolchains, workspace};
 
 /// A sandbox that has been checked against the host, with everything opened and allocated.
 #[derive(Debug)]
 pub struct Prepared {
     pub(crate) plan: Plan,
+    /// The first process, which has got the first part of the plan.
+    pub(crate) newborn: Option<Newborn>,
+    /// The rest's trees that were made here, in their order.
+    pub(crate) trees: Vec<OwnedFd>,
+    /// Landlock's set of rules, if the plan has any.
+    pub(crate) rules: Option<OwnedFd>,
     pub(crate) owner: Owner,
     pub(crate) limits: Limits,
     pub(crate) cgroup: Option<Cgroup>,
@@ -99,7 +106,8 @@ pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
 
 fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
     let view = &spec.view;
-    let owner = Owner::new();
+    let _turn = Turn::take();
+    let (owner, newborn) = zygote::next(spec.weaken)?;
     let started_by_root = owner.is_started_by_root();
     let mut layout = Layout::new(owner, &view.mask, spec.weaken)?;
     layout.overlay_refused.clone_from(&spec.no_overlay);
@@ -111,6 +119,17 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
     system::devices(&mut layout, spec.terminal.is_some())?;
     system::scratch(&mut layout, &home, scratch)?;
     system::processes(&mut layout)?;
+    let (files, trees) = layout.take_part();
+    let first = First {
+        stage: stage()?,
+        started_by_root,
+        network: network(spec.network, spec.weaken),
+        weaken: spec.weaken,
+        files,
+    };
+    let trees: Vec<_> = trees.iter().map(AsFd::as_fd).collect();
+    // If it is gone, or was never born, that is told when it is to be started.
+    let _ = given::hand_over(newborn.control()?, &first, &trees);
 
     let folder = view
         .workspace
@@ -173,17 +192,20 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
         }
         None => (upper, 0),
     };
+    let (landlock, rules) = landlock(view, &home, spec.weaken)?.unzip();
+    let (files, trees) = layout.take_part();
     Ok(Prepared {
+        newborn: Some(newborn),
+        trees,
+        rules,
         plan: Plan {
-            sources: layout.sources,
-            ops: layout.ops,
-            stage: stage()?,
-            started_by_root,
-            network: network(spec.network, spec.weaken),
-            landlock: landlock(view, &home, spec.weaken)?,
-            weaken: spec.weaken,
-            terminal: spec.terminal,
-            command,
+            first,
+            rest: Rest {
+                files,
+                landlock,
+                terminal: spec.terminal,
+                command,
+            },
         },
         owner: layout.owner,
         limits: spec.limits.clone(),
@@ -335,26 +357,26 @@ pub(crate) fn command(
     })
 }
 
-fn rlimits(limits: &Limits, cgroup: Option<&Cgroup>, weaken: Weaken) -> Vec<(Resource, u64)> {
+fn rlimits(limits: &Limits, cgroup: Option<&Cgroup>, weaken: Weaken) -> Vec<(Bounded, u64)> {
     // 1, not 0: with 0 the kernel still starts a core helper that a pipe in core_pattern names, as the host's root.
-    let mut set = vec![(Resource::Core, 1)];
+    let mut set = vec![(Bounded::Core, 1)];
     if weaken.is_off(Layer::CoreLimit) {
         set.clear();
     }
     let bounds = [
         (
-            Resource::Fsize,
+            Bounded::FileSize,
             limits.largest_file().map(|(_, bytes)| bytes),
         ),
-        (Resource::Nofile, limits.open_files),
+        (Bounded::OpenFiles, limits.open_files),
         // A backstop for one process, beyond the limit of the whole tree: the supervision asks before it kills.
         (
-            Resource::Cpu,
+            Bounded::CpuTime,
             limits.cpu_time.map(|time| time.as_secs().saturating_add(5)),
         ),
         // One more: the sandbox's first process counts as well. Not beside a group, which counts what it refuses.
         (
-            Resource::Nproc,
+            Bounded::Processes,
             limits
                 .processes
                 .filter(|_| !cgroup.is_some_and(Cgroup::bounds_processes))
@@ -363,7 +385,7 @@ fn rlimits(limits: &Limits, cgroup: Option<&Cgroup>, weaken: Weaken) -> Vec<(Res
         // A backstop against one allocation that outruns the supervision. Not the limit itself: programs reserve more
         // than they use.
         (
-            Resource::Data,
+            Bounded::Data,
             limits
                 .memory
                 .map(|bytes| bytes.saturating_mul(4).max(2 << 30)),
@@ -406,7 +428,7 @@ pub(crate) fn limit_notes(limits: &Limits, cgroup: Option<&Cgroup>) -> Vec<Strin
 }
 
 /// Landlock's rules: what can be written is the home, and the workspace as far as its mode says.
-fn landlock(view: &View, home: &Path, weaken: Weaken) -> Result<Option<Rules>, Error> {
+fn landlock(view: &View, home: &Path, weaken: Weaken) -> Result<Option<(Rules, OwnedFd)>, Error> {
     if weaken.is_off(Layer::Landlock) {
         return Ok(None);
     }

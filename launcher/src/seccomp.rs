@@ -3,7 +3,8 @@
 //! [`ALLOWED`] is allowed, some of it by its arguments; [`REFUSED`] fails as not permitted; every other call, such as one
 //! that a later kernel has, fails as in a kernel without it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use libc::c_long;
 
@@ -33,7 +34,7 @@ const NAMESPACE_FLAGS: u32 =
     0x0002_0000 | 0x0200_0000 | 0x0400_0000 | 0x0800_0000 | 0x1000_0000 | 0x2000_0000 | 0x4000_0000;
 
 /// What is refused in some sandboxes only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 pub(crate) struct Also {
     /// Choosing processors, where that is how the `cpus` limit is kept.
     pub(crate) processors: bool,
@@ -44,8 +45,20 @@ pub(crate) struct Also {
     pub(crate) unseen_memory: bool,
 }
 
-/// The filter.
+/// The filter. Each kind is worked out once.
 pub(crate) fn filter(also: Also, weaken: Weaken) -> Vec<Instruction> {
+    type Made = HashMap<(Also, Weaken), Vec<Instruction>>;
+    static MADE: OnceLock<Mutex<Made>> = OnceLock::new();
+    let made = MADE.get_or_init(Mutex::default);
+    // It is whole after each operation, so a panic elsewhere does not spoil it.
+    let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+    let filter = made
+        .entry((also, weaken))
+        .or_insert_with(|| program(also, weaken));
+    filter.clone()
+}
+
+fn program(also: Also, weaken: Weaken) -> Vec<Instruction> {
     let mut calls = Calls::new(weaken);
     if also.processors {
         calls.refuse(libc::SYS_sched_setaffinity, NotPermitted);

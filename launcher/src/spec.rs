@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sdk::report::Limit;
+use serde::{Deserialize, Serialize};
 
 use crate::weaken::Weaken;
 
@@ -221,7 +222,7 @@ pub enum Stdin {
 }
 
 /// A terminal's size in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct WindowSize {
     /// Lines.
     pub rows: u16,

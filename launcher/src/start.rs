@@ -1,7 +1,7 @@
 //! How a prepared sandbox is started: one `clone3`, a few words, and it stands.
 
 use std::net::{TcpListener, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,22 +9,23 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::SendFlags;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Signal, WaitId, WaitIdOptions};
 
 use crate::answer::{Brokered, Doors};
 use crate::cgroup::Cgroup;
-use crate::child::{self, Wires};
+use crate::channel::receive;
 use crate::error::Error;
 use crate::failure::failure;
+use crate::given;
 use crate::later;
-use crate::message::{LENGTH, Report, Word};
-use crate::plan::{Plan, Source};
+use crate::message::{Report, Word};
+use crate::owner::Owner;
+use crate::plan::Plan;
 use crate::prepare::Prepared;
 use crate::signal::Signal as Asked;
 use crate::spec::{Limits, Stdin};
-use crate::sys::{self, Side};
 use crate::terminal::Terminal;
 use crate::turn::Turn;
 use crate::weaken::{Layer, Weaken};
@@ -56,8 +57,9 @@ pub struct Started {
     /// What there is where there are no namespaces.
     pub(crate) copy: Option<crate::copied::Copy>,
     pub(crate) fallback: Option<Box<crate::fallback::Standing>>,
-    // After `running`: a group can be removed once its processes are gone.
+    // After `running`: a group can be removed, and a user be somebody else, once its processes are gone.
     pub(crate) cgroup: Option<Cgroup>,
+    pub(crate) _owner: Owner,
 }
 
 /// The sandbox's first process. Dropping it ends the process, and with it the whole process namespace.
@@ -69,19 +71,26 @@ pub(crate) struct Running {
     /// Where there is no process namespace, what tells the first process to end all others.
     bell: Option<Arc<OwnedFd>>,
     // Taking a mount namespace apart takes longer than all else at the end; while this is held it happens later.
-    mounts: Option<std::fs::File>,
+    mounts: Option<OwnedFd>,
 }
 
 impl Running {
-    /// One that ends all others when told to, because the kernel would not.
-    pub(crate) fn guarded(pid: rustix::process::Pid, pidfd: OwnedFd, bell: Arc<OwnedFd>) -> Self {
+    /// The first process of a process namespace, and its mount namespace.
+    pub(crate) fn new(pid: i32, pidfd: OwnedFd, mounts: Option<OwnedFd>) -> Self {
         Self {
-            pid: pid.as_raw_nonzero().get().unsigned_abs(),
+            pid: pid.unsigned_abs(),
             pidfd: Arc::new(pidfd),
             reaped: false,
-            bell: Some(bell),
-            mounts: None,
+            bell: None,
+            mounts,
         }
+    }
+
+    /// One that ends all others when told to, because the kernel would not.
+    pub(crate) fn guarded(pid: rustix::process::Pid, pidfd: OwnedFd, bell: Arc<OwnedFd>) -> Self {
+        let mut running = Self::new(pid.as_raw_nonzero().get(), pidfd, None);
+        running.bell = Some(bell);
+        running
     }
 
     fn killer(&self, control: &Arc<OwnedFd>) -> Killer {
@@ -182,67 +191,36 @@ impl Prepared {
             return crate::fallback::start(self, *fallback);
         }
         let _turn = Turn::take();
-        let (ours, theirs) = rustix::net::socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .map_err(descriptors)?;
+        let newborn = self.newborn.take();
+        let newborn = newborn.ok_or_else(|| Error::Fault("there is no process to start".into()))?;
+        let (mut running, ours) = newborn.into_parts()?;
         let (out, out_end) = pipe_with(PipeFlags::CLOEXEC).map_err(descriptors)?;
         let (err, err_end) = pipe_with(PipeFlags::CLOEXEC).map_err(descriptors)?;
         self.owner.give(&out_end);
         self.owner.give(&err_end);
-        // Above 2, so that the child can put them at 0 to 2 one after another.
-        let theirs = fcntl_dupfd_cloexec(&theirs, 3).map_err(descriptors)?;
         let (stdin, input) = standard_input(self.stdin)?;
-        let stdio = [
-            stdin,
-            fcntl_dupfd_cloexec(&out_end, 3).map_err(descriptors)?,
-            fcntl_dupfd_cloexec(&err_end, 3).map_err(descriptors)?,
-        ];
-        drop((out_end, err_end));
-        let wires = Wires {
-            control: theirs.as_raw_fd(),
-            stdio: [0, 1, 2].map(|which: usize| stdio[which].as_raw_fd()),
-            close: to_close(&self.plan, &theirs, &stdio),
-        };
-        let side = sys::clone3(namespaces(self.plan.weaken)).map_err(|errno| Error::Machine {
-            part: "making namespaces".into(),
-            advice: crate::advice::user_namespace(),
-            source: errno.into(),
-        })?;
-        let (pid, pidfd) = match side {
-            Side::Child => child::run(&self.plan, &wires),
-            Side::Parent(pid, Some(pidfd)) => (pid, pidfd),
-            Side::Parent(..) => return Err(Error::Fault("no descriptor of the child".into())),
-        };
-        let mut running = Running {
-            pid: pid.unsigned_abs(),
-            pidfd: Arc::new(pidfd),
-            reaped: false,
-            bell: None,
-            mounts: std::fs::File::open(format!("/proc/{pid}/ns/mnt")).ok(),
-        };
-        drop((theirs, stdio));
-
-        match receive(&ours) {
-            Some((Report::Born, _)) => {}
-            answer => return Err(self.explain(answer.map(|(report, _)| report), &mut running)),
-        }
-        self.owner.map(pid)?;
-        speak(&ours)?;
-        // While the child builds: joining takes some milliseconds, and nothing of the command runs before it is done.
+        let given: Vec<_> = [&stdin, &out_end, &err_end]
+            .into_iter()
+            .chain(&self.rules)
+            .chain(&self.trees)
+            .map(AsFd::as_fd)
+            .collect();
+        // If it is gone, it has said why.
+        let _ = given::hand_over(&ours, &self.plan.rest, &given);
+        drop((stdin, out_end, err_end));
+        // While the child builds: joining takes some time, and nothing of the command runs before it is done.
         if let Some(cgroup) = &self.cgroup {
-            cgroup.attach(pid).map_err(|source| Error::Machine {
-                part: "putting the sandbox into its control group".into(),
-                advice: "run `valetkey doctor`".into(),
-                source,
-            })?;
+            cgroup
+                .attach(running.pid)
+                .map_err(|source| Error::Machine {
+                    part: "putting the sandbox into its control group".into(),
+                    advice: "run `valetkey doctor`".into(),
+                    source,
+                })?;
         }
         let (scratch, terminal, doors) = match receive(&ours) {
             Some((Report::Ready, descriptors)) => {
-                received(descriptors, self.plan.terminal.is_some())?
+                received(descriptors, self.plan.rest.terminal.is_some())?
             }
             answer => return Err(self.explain(answer.map(|(report, _)| report), &mut running)),
         };
@@ -272,6 +250,7 @@ impl Prepared {
             copy: self.copy,
             fallback: None,
             cgroup: self.cgroup,
+            _owner: self.owner,
         })
     }
 
@@ -306,36 +285,6 @@ impl Started {
     pub fn killer(&self) -> Killer {
         self.running.killer(&self.control)
     }
-}
-
-/// One message, with the descriptors that came along. `None` if the other side is gone.
-pub(crate) fn receive(control: &OwnedFd) -> Option<(Report, Vec<OwnedFd>)> {
-    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, recvmsg};
-    let mut bytes = [0_u8; LENGTH];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(6))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let length = loop {
-        let mut parts = [std::io::IoSliceMut::new(&mut bytes)];
-        match recvmsg(control, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-            Ok(message) => break message.bytes,
-            Err(Errno::INTR) => {}
-            Err(_) => return None,
-        }
-    };
-    let mut descriptors = Vec::new();
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = message {
-            descriptors.extend(rights);
-        }
-    }
-    Report::decode(bytes.get(..length)?).map(|report| (report, descriptors))
-}
-
-/// Whether a message or the end of the channel is there.
-pub(crate) fn has_word(control: &OwnedFd) -> bool {
-    let mut waiting = [PollFd::new(control, PollFlags::IN)];
-    let now = rustix::event::Timespec::default();
-    poll(&mut waiting, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 type Received = (OwnedFd, Option<Terminal>, Option<Doors>);
@@ -401,21 +350,6 @@ pub(crate) fn standard_input(asked: Stdin) -> Result<(OwnedFd, Option<OwnedFd>),
     Ok((fcntl_dupfd_cloexec(&null, 3).map_err(descriptors)?, None))
 }
 
-/// The ranges between the descriptors that the child keeps.
-fn to_close(plan: &Plan, control: &OwnedFd, stdio: &[OwnedFd; 3]) -> Vec<(u32, u32)> {
-    if plan.weaken.is_off(Layer::Descriptors) {
-        return Vec::new();
-    }
-    let mut kept: Vec<RawFd> = stdio.iter().map(AsRawFd::as_raw_fd).collect();
-    kept.push(control.as_raw_fd());
-    kept.extend(plan.landlock.iter().map(|rules| rules.set.as_raw_fd()));
-    kept.extend(plan.sources.iter().filter_map(|source| match source {
-        Source::Tree(tree) => Some(tree.as_raw_fd()),
-        Source::Path { .. } => None,
-    }));
-    between(kept)
-}
-
 /// The ranges of descriptors between those that are kept.
 pub(crate) fn between(mut kept: Vec<RawFd>) -> Vec<(u32, u32)> {
     kept.sort_unstable();
@@ -441,7 +375,7 @@ pub(crate) fn descriptors(errno: Errno) -> Error {
 }
 
 /// A user, mount, process, network, IPC, host name and control group namespace.
-fn namespaces(weaken: Weaken) -> u64 {
+pub(crate) fn namespaces(weaken: Weaken) -> u64 {
     let all = [
         (libc::CLONE_NEWPID, Layer::ProcessNamespace),
         (libc::CLONE_NEWNET, Layer::NetworkNamespace),

@@ -1,7 +1,7 @@
 //! The system calls that no crate wraps safely, each as thin as it can be.
 //!
-//! Everything here may be called in the child of [`clone3`], which is a copy of one thread of a threaded process:
-//! nothing allocates or takes a lock. [`CStrings::new`] is the exception and runs before.
+//! Everything here may be called in the child of [`clone3`] and [`fork`]: nothing allocates or takes a lock.
+//! [`CStrings::new`] is the exception.
 
 #![allow(unsafe_code, reason = "the one file that may hold it")]
 
@@ -11,6 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 /// Which side of a `clone3` or `fork` this is.
 pub(crate) enum Side {
@@ -20,10 +21,8 @@ pub(crate) enum Side {
     Parent(i32, Option<OwnedFd>),
 }
 
-/// Makes a child process in new namespaces.
-///
-/// The child must only use this module, `rustix` calls that do not allocate, and memory prepared before; it must
-/// end with [`exit`] or [`execve`].
+/// Makes a process in new namespaces, with `CLONE_PARENT` a child of the caller's parent. It must end with [`exit`] or
+/// [`execve`], and where the caller has threads, neither allocate nor take a lock.
 pub(crate) fn clone3(namespaces: u64) -> Result<Side, Errno> {
     let mut pidfd: c_int = -1;
     let arguments = libc::clone_args {
@@ -31,7 +30,8 @@ pub(crate) fn clone3(namespaces: u64) -> Result<Side, Errno> {
         pidfd: ptr::from_mut(&mut pidfd) as u64,
         child_tid: 0,
         parent_tid: 0,
-        exit_signal: libc::SIGCHLD as u64,
+        // With CLONE_PARENT it is that of the caller.
+        exit_signal: u64::from(namespaces & libc::CLONE_PARENT as u64 == 0) * libc::SIGCHLD as u64,
         stack: 0,
         stack_size: 0,
         tls: 0,
@@ -59,24 +59,27 @@ pub(crate) fn clone3(namespaces: u64) -> Result<Side, Errno> {
     }
 }
 
-/// Makes a child process in the same namespaces. The same rules hold as for [`clone3`].
+/// Makes a child process in the same namespaces, whose allocator works also where other threads were in the middle of
+/// something. It must end with [`exit`] or [`execve`].
 pub(crate) fn fork() -> Result<Side, Errno> {
-    let none = ptr::null::<u8>();
-    // SAFETY: without CLONE_VM and with a null stack this is fork(2): no pointer is read or written by the kernel.
-    let pid = unsafe {
-        libc::syscall(
-            libc::SYS_clone,
-            libc::SIGCHLD as c_long,
-            none,
-            none,
-            none,
-            none,
-        )
-    };
-    match pid {
+    // SAFETY: takes and gives a number; what the C library has to put right in the child it does itself.
+    match unsafe { libc::fork() } {
         0 => Ok(Side::Child),
-        pid if pid > 0 => Ok(Side::Parent(pid as i32, None)),
+        pid if pid > 0 => Ok(Side::Parent(pid, None)),
         _ => Err(last_error()),
+    }
+}
+
+/// Overwrites the values of the environment that this process was given, which may be somebody's keys.
+pub(crate) fn forget_environment() {
+    // SAFETY: the process was just forked and has one thread. `environ` is null or an array, ended by a null pointer, of
+    // C strings in writable memory; each is overwritten up to its end.
+    unsafe {
+        let mut entry = libc::environ;
+        while !entry.is_null() && !(*entry).is_null() {
+            ptr::write_bytes(*entry, 0, libc::strlen(*entry));
+            entry = entry.add(1);
+        }
     }
 }
 
@@ -118,7 +121,7 @@ pub(crate) fn mount_setattr(
 
 /// One instruction of a seccomp filter, as `struct sock_filter`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct Instruction {
     /// The operation.
     pub(crate) code: u16,
@@ -429,7 +432,7 @@ pub(crate) fn reset_signals() {
 pub(crate) struct CStrings {
     pointers: Vec<*const c_char>,
     // Owns what `pointers` points to; a `CString`'s bytes stay where they are when it is moved.
-    _strings: Vec<CString>,
+    strings: Vec<CString>,
 }
 
 // SAFETY: the pointers lead to heap bytes that this value owns and never changes.
@@ -451,10 +454,12 @@ impl CStrings {
             .map(|string| string.as_ptr())
             .chain([ptr::null()])
             .collect();
-        Self {
-            pointers,
-            _strings: strings,
-        }
+        Self { pointers, strings }
+    }
+
+    /// The strings.
+    pub(crate) fn strings(&self) -> &[CString] {
+        &self.strings
     }
 }
 

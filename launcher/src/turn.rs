@@ -18,7 +18,7 @@ impl Turn {
     pub(crate) fn take() -> Self {
         static TURNS: OnceLock<Turns> = OnceLock::new();
         let turns = TURNS.get_or_init(|| Turns {
-            free: Mutex::new(std::thread::available_parallelism().map_or(1, usize::from)),
+            free: Mutex::new(at_once()),
             given_back: Condvar::new(),
         });
         let free = turns.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -29,6 +29,12 @@ impl Turn {
         *free -= 1;
         Self(turns)
     }
+}
+
+/// How many are built at once: as many as there are processors for this process.
+pub(crate) fn at_once() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 impl Drop for Turn {

@@ -1,5 +1,6 @@
 //! What a tree of processes uses, read from `/proc`: for machines where no control group can be made.
 
+use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -69,6 +70,15 @@ pub(crate) fn tasks_of_user() -> u64 {
 /// When a process started, in ticks since boot: with its number it names the process for good.
 pub(crate) fn started(pid: u32) -> Option<u64> {
     Stat::read(pid).map(|stat| stat.started)
+}
+
+/// What a file of `/proc` holds, in one read where that is enough: each makes the kernel write it out anew.
+pub(crate) fn table(path: &str) -> std::io::Result<String> {
+    let mut text = String::with_capacity(16 << 10);
+    std::fs::File::open(path)?
+        .take(u64::MAX)
+        .read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Bytes on disk below a folder. Counts no more than `most` entries.

@@ -8,9 +8,10 @@ use rustix::io::Errno;
 use sdk::report::{Failure, Limit, LimitHit, Outcome};
 
 use crate::answer::{Finished, Stream};
+use crate::channel::{has_word, receive};
 use crate::failure::failure;
 use crate::message::Report;
-use crate::start::{Started, has_word, receive};
+use crate::start::Started;
 use crate::tail::Recent;
 use crate::watch::{Watch, hit};
 
@@ -88,7 +89,7 @@ impl Started {
             wall,
             cpu,
             memory_peak: watch.memory_peak(&self),
-            landlock: (self.plan.landlock.as_ref()).map_or(0, |rules| rules.version),
+            landlock: (self.plan.rest.landlock.as_ref()).map_or(0, |rules| rules.version),
             stdout,
             stderr,
             not_isolated: self.not_isolated,

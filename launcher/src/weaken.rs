@@ -3,11 +3,13 @@
 //! Without the feature `weaken` the value is empty and nothing can be switched off. The feature is for tests alone: a
 //! build with optimisations for use refuses it.
 
+use serde::{Deserialize, Serialize};
+
 #[cfg(all(feature = "weaken", not(debug_assertions)))]
 compile_error!("a sandbox with layers switched off is for tests, not for use");
 
 /// Layers that are switched off. There is no way to switch one off outside of the tests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Hash, PartialEq, Eq, Serialize)]
 pub struct Weaken {
     #[cfg(feature = "weaken")]
     off: u64,

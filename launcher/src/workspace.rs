@@ -326,7 +326,7 @@ fn parse_globs(patterns: &[String]) -> Result<Vec<Glob>, Error> {
 
 /// Mount points below a folder.
 pub(crate) fn mounts_below(host: &Path) -> Vec<PathBuf> {
-    let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let table = crate::usage::table("/proc/self/mountinfo").unwrap_or_default();
     table
         .lines()
         .filter_map(|line| line.split(' ').nth(4))

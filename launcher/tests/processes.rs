@@ -30,6 +30,33 @@ fn only_three_descriptors_are_passed_on() {
 }
 
 #[test]
+fn what_sandboxes_are_born_of_has_no_variable_of_the_owners() {
+    as_each_user(
+        "processes::what_sandboxes_are_born_of_has_no_variable_of_the_owners",
+        || {
+            assert!(std::env::vars_os().next().is_some());
+            let started = Box::shell("true").start();
+            let children = format!("/proc/self/task/{}/children", rustix::thread::gettid());
+            let children = std::fs::read_to_string(children).unwrap();
+            let mut seen = Vec::new();
+            for child in children.split_whitespace() {
+                let name = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap();
+                // The sandbox's first process can be read by root only.
+                if let Ok(environment) = std::fs::read(format!("/proc/{child}/environ")) {
+                    assert!(environment.iter().all(|byte| *byte == 0), "{name}");
+                    seen.push(name.trim().to_owned());
+                }
+            }
+            assert!(seen.contains(&"zygote".to_owned()), "{children}: {seen:?}");
+            if rustix::process::geteuid().is_root() {
+                assert!(seen.contains(&"init".to_owned()), "{children}: {seen:?}");
+            }
+            drop(started);
+        },
+    );
+}
+
+#[test]
 fn a_background_child_does_not_hold_the_run_open() {
     let sandbox = Box::shell("(./probe pause &) ; exit 0");
     assert_eq!(sandbox.run().outcome, Outcome::Passed);

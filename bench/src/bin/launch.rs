@@ -32,6 +32,8 @@ fn main() -> io::Result<()> {
         given.unwrap_or(otherwise)
     };
     let (times, many) = (number(50), number(200));
+    // As a server does, first of all.
+    launcher::begin().map_err(io::Error::other)?;
     // On a disk file system, as a user's project is; a memory file system would be quicker.
     let folder = tempfile::Builder::new()
         .prefix("valetkey-bench-")
@@ -68,6 +70,7 @@ fn phases(folder: &Path, times: usize) -> io::Result<()> {
     for _ in 0..times {
         let spec = spec(&folder, 0, NetworkMode::ProxyOnly, &["/bin/true"])?;
         let began = Instant::now();
+        launcher::expect();
         let prepared = prepare(&spec).map_err(io::Error::other)?;
         let checked = Instant::now();
         let mut started = prepared.start().map_err(io::Error::other)?;
@@ -150,6 +153,7 @@ fn ways(folder: &Path, binary: &Path) -> io::Result<Vec<Way>> {
         ways.push(Way {
             name,
             run: Box::new(move |place| {
+                launcher::expect();
                 let spec = spec(&folder, place, network, &["/bin/true"])?;
                 let started = prepare(&spec).map_err(io::Error::other)?.start();
                 let mut started = started.map_err(io::Error::other)?;

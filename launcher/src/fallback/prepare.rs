@@ -5,8 +5,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rustix::process::Resource;
-
 use super::copy::{self, Copied};
 use super::rules::{self, Right, Rules};
 use super::{NOT_ISOLATED, Scratch, filter};
@@ -14,7 +12,7 @@ use crate::cgroup::Cgroup;
 use crate::error::Error;
 use crate::layout::{is_dir, open, refused};
 use crate::owner::Owner;
-use crate::plan::{Network, Plan};
+use crate::plan::{Bounded, Files, First, Network, Plan, Rest};
 use crate::prepare::{Prepared, command, limit_notes};
 use crate::search::Search;
 use crate::spec::{NetworkMode, Spec, Workspace, WorkspaceMode};
@@ -97,7 +95,7 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Error> {
     }
     let mut command = command(&inside, &home, &workdir, path, cgroup.as_ref())?;
     for (resource, value) in &mut command.rlimits {
-        if *resource == Resource::Nproc {
+        if *resource == Bounded::Processes {
             // The kernel counts all of this user's.
             *value = value.saturating_add(crate::usage::tasks_of_user());
         }
@@ -113,16 +111,23 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Error> {
         scratch,
     };
     Ok(Prepared {
+        newborn: None,
+        trees: Vec::new(),
+        rules: None,
         plan: Plan {
-            sources: Vec::new(),
-            ops: Vec::new(),
-            stage: c"/".into(),
-            started_by_root: false,
-            network: Network::None { up: Vec::new() },
-            terminal: None,
-            landlock: None,
-            weaken: spec.weaken,
-            command,
+            first: First {
+                stage: c"/".into(),
+                started_by_root: false,
+                network: Network::None { up: Vec::new() },
+                weaken: spec.weaken,
+                files: Files::default(),
+            },
+            rest: Rest {
+                files: Files::default(),
+                terminal: None,
+                landlock: None,
+                command,
+            },
         },
         owner: Owner::new(),
         limits: spec.limits.clone(),

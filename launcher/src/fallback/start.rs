@@ -16,12 +16,13 @@ use super::guard::{self, Wires};
 use super::prepare::{Fallback, Layer};
 use super::{Scratch, layer, questions};
 use crate::answer::Brokered;
+use crate::channel::receive;
 use crate::error::Error;
 use crate::failure::failure;
 use crate::message::Report;
 use crate::plan::Plan;
 use crate::prepare::Prepared;
-use crate::start::{Running, Started, between, descriptors, receive, standard_input};
+use crate::start::{Running, Started, between, descriptors, standard_input};
 use crate::sys::{self, Side};
 
 /// What a standing sandbox without namespaces holds.
@@ -78,7 +79,7 @@ pub(crate) fn start(prepared: Prepared, fallback: Fallback) -> Result<Started, E
         source: errno.into(),
     })?;
     let pid = match side {
-        Side::Child => guard::run(&prepared.plan.command, &fallback.filter, &wires),
+        Side::Child => guard::run(&prepared.plan.rest.command, &fallback.filter, &wires),
         Side::Parent(pid, _) => pid,
     };
     let pid = Pid::from_raw(pid).ok_or_else(|| Error::Fault("the child has no number".into()))?;
@@ -96,7 +97,7 @@ pub(crate) fn start(prepared: Prepared, fallback: Fallback) -> Result<Started, E
     }
     if let Some(cgroup) = &prepared.cgroup {
         cgroup
-            .attach(pid.as_raw_nonzero().get())
+            .attach(running.pid)
             .map_err(|source| Error::Machine {
                 part: "putting the sandbox into its control group".into(),
                 advice: "run `valetkey doctor`".into(),
@@ -124,6 +125,7 @@ pub(crate) fn start(prepared: Prepared, fallback: Fallback) -> Result<Started, E
         output: [out, err],
         scratch: None,
         cgroup: prepared.cgroup,
+        _owner: prepared.owner,
         copy: None,
         fallback: Some(Box::new(Standing {
             writable: fallback.writable,

@@ -37,7 +37,7 @@ fn the_first_process_is_out_of_reach() {
                 row: "B2, 10: the launcher's environment",
                 line: "tr '\\0' '\\n' < /proc/1/environ | grep SECRET_TOKEN",
                 closed: &["/bin/sh: 1: cannot open /proc/1/environ: *"],
-                layers: &[Undumpable, Landlock],
+                layers: &[Undumpable, Landlock, Environment],
                 open: Open::Answers(&["SECRET_TOKEN=test-secret-hunter2"]),
             },
             Way {

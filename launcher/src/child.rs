@@ -123,7 +123,7 @@ fn begin(first: &First, trees: IntoIter<OwnedFd>) -> Result<Made, Stopped> {
     let private = mnt::MountPropagationFlags::PRIVATE | mnt::MountPropagationFlags::REC;
     mnt::mount_change(c"/", private).map_err(other(Other::Private))?;
     let mut opened = Vec::new();
-    open_sources(&first.files, trees, &mut opened)?;
+    open_sources(&first.files, trees, &mut opened, first.weaken)?;
     rustix::process::umask(rustix::fs::Mode::empty());
     let mut made = Made {
         site: child_files::Site::open(&first.stage).map_err(other(Other::Root))?,
@@ -184,7 +184,7 @@ fn finish(
             None => None,
         },
     };
-    open_sources(&rest.files, descriptors, &mut made.trees)?;
+    open_sources(&rest.files, descriptors, &mut made.trees, first.weaken)?;
     perform(&rest.files, &mut made)?;
     child_files::enter_root(made.site.root.as_fd(), first.weaken).map_err(other(Other::Pivot))?;
     if let (Some(rules), Some(set)) = (&rest.landlock, &given.rules) {
@@ -226,6 +226,7 @@ fn open_sources(
     files: &Files,
     mut made: IntoIter<OwnedFd>,
     trees: &mut Vec<OwnedFd>,
+    weaken: Weaken,
 ) -> Result<(), Stopped> {
     for source in &files.sources {
         let index = trees.len() as u32;
@@ -239,10 +240,11 @@ fn open_sources(
                 recursive,
                 attributes,
             } => {
-                let tree =
-                    child_files::clone_path(path, *recursive, *attributes).map_err(stopped)?;
+                let tree = child_files::clone_path(path, *recursive, *attributes, weaken)
+                    .map_err(stopped)?;
                 let found = rustix::fs::fstat(&tree).map_err(stopped)?;
-                if found.st_dev != *device || found.st_ino != *inode {
+                let is_other = found.st_dev != *device || found.st_ino != *inode;
+                if is_other && !weaken.is_off(Layer::Exchange) {
                     return Err((Step::Exchanged(index), Errno::STALE));
                 }
                 tree

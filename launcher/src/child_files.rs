@@ -106,8 +106,17 @@ pub(crate) fn allow(rules: &Rules, set: BorrowedFd<'_>) -> Result<(), Errno> {
 }
 
 /// A detached copy of the mounts at a path, with `attributes` set.
-pub(crate) fn clone_path(path: &CStr, recursive: bool, attributes: u64) -> Result<OwnedFd, Errno> {
-    let tree = mnt::open_tree(CWD, path, tree_flags(recursive))?;
+pub(crate) fn clone_path(
+    path: &CStr,
+    recursive: bool,
+    attributes: u64,
+    weaken: Weaken,
+) -> Result<OwnedFd, Errno> {
+    let mut flags = tree_flags(recursive);
+    if weaken.is_off(Layer::Exchange) {
+        flags &= !OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+    }
+    let tree = mnt::open_tree(CWD, path, flags)?;
     sys::mount_setattr(tree.as_fd(), self::attributes(attributes), recursive)?;
     Ok(tree)
 }

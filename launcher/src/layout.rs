@@ -142,7 +142,7 @@ impl Layout {
         if access == Access::ReadOnly && self.is_shown(host) {
             return self.refuse_masked(what, host);
         }
-        let (place, stat) = open(what, host)?;
+        let (place, stat) = open(what, host, self.weaken)?;
         self.refuse_masked(what, host)?;
         self.parents(host.parent().unwrap_or(host))?;
         if !self.is_shown(host) {
@@ -165,7 +165,7 @@ impl Layout {
         host: &Path,
         at: &Path,
     ) -> Result<(), Error> {
-        let (place, stat) = open(what, host)?;
+        let (place, stat) = open(what, host, self.weaken)?;
         self.dir(at, 0o755)?;
         let access = Access::Writable;
         let source = self.source(what, host, &place, &stat, access, Ownership::Sandbox, false)?;
@@ -397,7 +397,16 @@ impl Layout {
 }
 
 /// Opens a host path without following a symbolic link anywhere in it.
-pub(crate) fn open(what: &'static str, host: &Path) -> Result<(OwnedFd, Stat), Error> {
+pub(crate) fn open(
+    what: &'static str,
+    host: &Path,
+    weaken: Weaken,
+) -> Result<(OwnedFd, Stat), Error> {
+    let resolve = if weaken.is_off(Layer::Links) {
+        ResolveFlags::empty()
+    } else {
+        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS
+    };
     if !host.is_absolute() || host.components().any(|part| part == Component::ParentDir) {
         return Err(refused(what, host, "give an absolute path without `..`"));
     }
@@ -406,7 +415,7 @@ pub(crate) fn open(what: &'static str, host: &Path) -> Result<(OwnedFd, Stat), E
         host,
         OFlags::PATH | OFlags::CLOEXEC,
         Mode::empty(),
-        ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        resolve,
     )
     .and_then(|place| {
         let stat = rustix::fs::fstat(&place)?;

@@ -87,6 +87,8 @@ impl Prepared {
 /// Fails where something it names is missing, leads through a symbolic link or may not be shown, and where the
 /// machine cannot do what is asked for.
 pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
+    let limited = spec.weaken.limited(spec);
+    let spec = limited.as_ref();
     match spec.isolation {
         Isolation::Namespaces => namespaces(spec),
         Isolation::Landlock => crate::fallback::prepare(spec),

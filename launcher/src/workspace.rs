@@ -12,6 +12,7 @@ use crate::layout::{Access, Layout, Ownership, c_string, is_dir, open, refused, 
 use crate::plan::Op;
 use crate::search::Search;
 use crate::spec::{MAX_LAYERS_BELOW, Workspace, WorkspaceMode};
+use crate::weaken::Weaken;
 
 /// Shows the workspace and covers what it hides; returns the hidden paths, relative to it.
 ///
@@ -23,7 +24,7 @@ pub(crate) fn show(
     most: Option<u64>,
 ) -> Result<(Vec<PathBuf>, Option<Copy>), Error> {
     let host = &workspace.host;
-    let (place, globs) = open_folder(workspace, home)?;
+    let (place, globs) = open_folder(workspace, home, layout.weaken)?;
     let found = Search::run(host, &place, &globs)?;
     let mut copy = None;
     match &workspace.mode {
@@ -91,9 +92,10 @@ fn is_not_mapped(error: &Error) -> bool {
 pub(crate) fn open_folder(
     workspace: &Workspace,
     home: &Path,
+    weaken: Weaken,
 ) -> Result<(OwnedFd, Vec<Glob>), Error> {
     let host = &workspace.host;
-    let (place, stat) = open(WHAT, host)?;
+    let (place, stat) = open(WHAT, host, weaken)?;
     if !is_dir(&stat) {
         return Err(refused(WHAT, host, "it is not a folder"));
     }
@@ -110,7 +112,7 @@ pub(crate) fn open_folder(
 pub(crate) fn show_to_read(layout: &mut Layout, host: &Path) -> Result<(), Error> {
     refuse_to_read(host)?;
     layout.show(READ, host, Access::ReadOnly, Ownership::ReaderIfPossible)?;
-    let (place, stat) = open(READ, host)?;
+    let (place, stat) = open(READ, host, layout.weaken)?;
     if !is_dir(&stat) {
         return Ok(());
     }

@@ -209,7 +209,7 @@ impl Building<'_> {
     fn read(&mut self, host: &Path) -> Result<(), Error> {
         const READ: &str = "path to read";
         workspace::refuse_to_read(host)?;
-        let (place, found) = open(READ, host)?;
+        let (place, found) = open(READ, host, self.spec.weaken)?;
         self.refuse_masks_below(READ, host)?;
         if is_dir(&found) {
             let found = Search::run(host, &place, &[])?;
@@ -222,7 +222,8 @@ impl Building<'_> {
 
     fn workspace(&mut self, asked: &Workspace) -> Result<Shown, Error> {
         let host = &asked.host;
-        let (place, globs) = workspace::open_folder(asked, &system::home(&self.spec.view.home))?;
+        let (place, globs) =
+            workspace::open_folder(asked, &system::home(&self.spec.view.home), self.spec.weaken)?;
         if self.scratch.path().starts_with(host) {
             let why = "the sandbox's own folder would lie in it; work in a folder of your own";
             return Err(refused(workspace::WHAT, host, why));
@@ -260,7 +261,7 @@ impl Building<'_> {
             WorkspaceMode::ReadOnly | WorkspaceMode::ReadWrite => &[],
         };
         let copied = copy::copy(host, (&place, &found), &asked.protect, below, &copy, None)?;
-        let (place, _) = open(workspace::WHAT, &copy)?;
+        let (place, _) = open(workspace::WHAT, &copy, self.spec.weaken)?;
         self.rules.allow(&place, right)?;
         self.notes.push(format!(
             "the command works on a copy of `{}`, at `{}`",
@@ -297,7 +298,7 @@ impl Building<'_> {
 
     /// Allows writing to a folder of the sandbox's own.
     fn write(&mut self, folder: &Path) -> Result<(), Error> {
-        let (place, _) = open("folder of the sandbox", folder)?;
+        let (place, _) = open("folder of the sandbox", folder, self.spec.weaken)?;
         self.rules.allow(&place, Right::Write)?;
         self.writable.push(folder.to_owned());
         Ok(())

@@ -3,6 +3,8 @@
 mod calls;
 mod files;
 mod kernel;
+mod limits;
+mod links;
 mod network;
 mod processes;
 mod switch;

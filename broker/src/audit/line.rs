@@ -7,6 +7,7 @@
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
 use ring::digest::{SHA256, digest};
+use sdk::audit::Event;
 use serde::{Deserialize, Serialize};
 
 use crate::hex;
@@ -86,6 +87,13 @@ impl Body {
         }
     }
 
+    /// Writes out an event.
+    pub(crate) fn of(event: &Event) -> Result<Self, serde_json::Error> {
+        let mut out = Vec::with_capacity(USUAL_BODY);
+        super::event::write(event, &mut out)?;
+        Ok(Self(out))
+    }
+
     /// Without its braces: it continues the object that the line began.
     fn members(&self) -> &[u8] {
         &self.0[1..self.0.len() - 1]
@@ -159,7 +167,7 @@ const HASH_MEMBER: usize = 9 + 64 + 2;
 
 #[cfg(test)]
 mod tests {
-    use sdk::audit::{Event, EventKind};
+    use sdk::audit::EventKind;
 
     use super::*;
 

@@ -17,6 +17,7 @@ use crate::store::Store;
 use crate::{Durability, Error, random};
 
 mod checkpoint;
+mod event;
 mod line;
 mod medium;
 mod queue;
@@ -113,7 +114,7 @@ impl Audit {
         event: &Event,
     ) -> impl Future<Output = Result<(), AuditUnavailable>> + use<'_> {
         // Written out at once, so that nothing is copied and what waits for it stays small.
-        let body = Body::new(event);
+        let body = Body::of(event);
         let heard = self.taps.ear(event);
         self.bounded(async {
             let body = body.map_err(|error| unwritten(&error))?;
@@ -128,7 +129,7 @@ impl Audit {
     /// It is kept until it can be written. What has no beginning on record is appended instead, so that a flood of it
     /// is slowed down.
     pub fn note(&self, event: &Event) {
-        match Body::new(event) {
+        match Body::of(event) {
             Ok(body) => {
                 self.queue.push(Command::Note(body));
                 self.taps.ear(event).into_iter().for_each(Heard::tell);

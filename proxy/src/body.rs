@@ -1,5 +1,6 @@
 //! The bodies that pass: counted, never collected.
 
+use std::error::Error;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +16,7 @@ use sdk::audit::{Event, EventKind};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::record::Record;
-use crate::upstream::Lease;
+use crate::upstream::{Lease, Received};
 use crate::watch::Carried;
 use crate::{fields, leak};
 
@@ -29,7 +30,7 @@ pub(crate) enum Body {
 
 /// An upstream's answer on its way, with what has to happen at its end.
 pub(crate) struct Passing {
-    incoming: Incoming,
+    incoming: Received,
     /// Gives the connection back to the pool at the end of the body, not before.
     lease: Option<Lease>,
     record: Record,
@@ -56,7 +57,7 @@ impl Body {
         Self::Whole(bytes)
     }
 
-    pub(crate) fn passing(incoming: Incoming, ends: Ends) -> Self {
+    pub(crate) fn passing(incoming: Received, ends: Ends) -> Self {
         let mut passing = Passing {
             incoming,
             lease: Some(ends.lease),
@@ -83,12 +84,12 @@ impl Passing {
 
 impl http_body::Body for Body {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = Box<dyn Error + Send + Sync>;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match &mut *self {
             Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
             Self::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),

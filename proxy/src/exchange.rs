@@ -1,5 +1,6 @@
 //! One request, from the run to its upstream and back. The order of the steps is the security property.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use broker::{CredentialError, Found};
@@ -22,53 +23,66 @@ use crate::principal::Principal;
 use crate::record::Record;
 use crate::refusal::Refusal;
 use crate::slots::{self, Granted, Plan};
-use crate::upstream::{self, Lease, Outgoing};
-use crate::{leak, respond};
+use crate::upstream::{self, Lease, Outgoing, Received};
+use crate::{leak, respond, watch};
 
 /// Answers one request. Every request leaves one final record, and every refusal is told.
-pub(crate) async fn answer(inbound: &Inbound, request: Request<Incoming>) -> Response<Body> {
+pub(crate) fn answer(
+    inbound: Arc<Inbound>,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<Body>, Infallible>> + Send {
     let core = &inbound.core;
     let active = inbound.activity.carry();
     let mut record = Record::new(&core.broker, inbound.door, request.method().as_str());
-    let is_grpc = request
-        .headers()
+    let (parts, incoming) = request.into_parts();
+    let is_grpc = parts
+        .headers
         .get(header::CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
-    match carry(inbound, &mut record, request).await {
-        Ok(Carried {
-            mut parts,
-            incoming,
-            lease,
-            place,
-        }) => {
-            record.answered(parts.status.as_u16());
-            // hyper writes its own for a version that has none.
-            parts.extensions.remove::<hyper::ext::ReasonPhrase>();
-            let ends = Ends {
-                lease,
-                record,
-                place,
-                active,
-            };
-            Response::from_parts(parts, Body::passing(incoming, ends))
-        }
-        Err(refusal) => {
-            let told = match Box::pin(record.refuse(&refusal)).await {
-                Ok(()) => refusal,
-                Err(broker::AuditUnavailable) => Refusal::new(Code::AuditUnavailable),
-            };
-            respond::refuse(&told, &record.asked(is_grpc))
-        }
+    // What a request needs on its way is moved with it, so that large things are on the heap.
+    let parts = Box::new(parts);
+    async move {
+        let carried = carry(&inbound, &mut record, parts, incoming).await;
+        Ok(match carried {
+            Ok(carried) => pass(carried, record, active),
+            Err(refusal) => {
+                let told = match Box::pin(record.refuse(&refusal)).await {
+                    Ok(()) => refusal,
+                    Err(broker::AuditUnavailable) => Refusal::new(Code::AuditUnavailable),
+                };
+                respond::refuse(&told, &record.asked(is_grpc))
+            }
+        })
     }
+}
+
+/// The answer of an upstream, as the run gets it.
+fn pass(carried: Carried, mut record: Record, active: watch::Carried) -> Response<Body> {
+    let Carried {
+        mut parts,
+        incoming,
+        lease,
+        place,
+    } = carried;
+    record.answered(parts.status.as_u16());
+    // hyper writes its own for a version that has none.
+    parts.extensions.remove::<hyper::ext::ReasonPhrase>();
+    let ends = Ends {
+        lease,
+        record,
+        place,
+        active,
+    };
+    Response::from_parts(parts, Body::passing(incoming, ends))
 }
 
 async fn carry(
     inbound: &Inbound,
     record: &mut Record,
-    request: Request<Incoming>,
+    mut parts: Box<Parts>,
+    incoming: Incoming,
 ) -> Result<Carried, Refusal> {
     let core = &inbound.core;
-    let (mut parts, incoming) = request.into_parts();
     let principal = match inbound.identify(&parts).await {
         Ok(principal) => principal,
         Err(refusal) => {
@@ -93,15 +107,21 @@ async fn carry(
         upgrade: wishes.upgrade,
     };
     let decision = authz::authorize(&principal, &policy, &destination, &question);
-    let (permit, plan) = take(
+    let taken = take(
         record,
         &principal,
         &destination,
         &mut parts,
         &path,
         decision,
-    )
-    .await?;
+    );
+    let (permit, plan) = match taken {
+        Ok(taken) => taken,
+        Err(Stopped::Refused(refusal)) => return Err(refusal),
+        Err(Stopped::Misplaced(secret)) => {
+            return Err(Box::pin(misplaced(record, secret)).await);
+        }
+    };
     for place in plan.grants() {
         if let Some(grant) = principal.run().grants().get(place) {
             record.with_secret(grant.secret_name());
@@ -112,13 +132,13 @@ async fn carry(
         .start()
         .await
         .map_err(|_| Refusal::new(Code::AuditUnavailable))?;
-    let target = inject(core, &permit, plan, &mut parts, &path).await?;
+    inject(core, &permit, &plan, &mut parts, &path).await?;
     let sent = || Sent {
         count: record.uploads(),
         broker: Arc::clone(&core.broker),
         run: Arc::clone(principal.run()),
     };
-    let outgoing = outgoing(sent, parts, target, wishes, incoming);
+    let outgoing = outgoing(sent, *parts, wishes, incoming);
     let (response, lease) = upstream::send(core, &permit, policy.digest(), outgoing).await?;
     let via = lease.via();
     record.reached(via.address.socket().ip(), via.tls.clone());
@@ -135,20 +155,33 @@ async fn carry(
 /// The answer of an upstream, and what its body still needs.
 struct Carried {
     parts: http::response::Parts,
-    incoming: Incoming,
+    incoming: Received,
     lease: Lease,
     place: OwnedSemaphorePermit,
 }
 
+/// Why a request does not go on.
+enum Stopped {
+    Refused(Refusal),
+    /// Something of the run stands where it must not: the placeholder of a secret, or the run's token.
+    Misplaced(Option<Arc<str>>),
+}
+
+impl From<Refusal> for Stopped {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
 /// Takes credentials out of the request, and looks at what is left; refused requests are looked at too.
-async fn take(
+fn take(
     record: &mut Record,
     principal: &Principal,
     destination: &Destination,
     parts: &mut Parts,
     path: &RequestPath,
     decision: Result<Permit, Refusal>,
-) -> Result<(Permit, Plan), Refusal> {
+) -> Result<(Permit, Plan), Stopped> {
     let run = principal.run();
     let places: SmallVec<[usize; 2]> = match &decision {
         Ok(permit) => permit.grants().clone(),
@@ -162,21 +195,12 @@ async fn take(
     let taken = slots::take(&mut parts.headers, path, &granted);
     let none = Plan::default();
     let plan = taken.as_ref().unwrap_or(&none);
-    let found = leak::find(run, destination, parts, path, plan);
-    if let Some(found) = found
-        && (taken.is_ok() || found == Found::RunToken)
-    {
-        let secret = match found {
-            Found::Placeholder(secret) => Some(secret),
-            Found::RunToken => None,
-        };
-        let written = Box::pin(record.misplaced(secret)).await;
-        let mut refusal = Refusal::new(match written {
-            Ok(()) => Code::PlaceholderMisplaced,
-            Err(broker::AuditUnavailable) => Code::AuditUnavailable,
-        });
-        refusal.secret = secret.map(Arc::from);
-        return Err(refusal);
+    match leak::find(run, destination, parts, path, plan) {
+        Some(Found::Placeholder(secret)) if taken.is_ok() => {
+            return Err(Stopped::Misplaced(Some(secret.into())));
+        }
+        Some(Found::RunToken) => return Err(Stopped::Misplaced(None)),
+        Some(Found::Placeholder(_)) | None => {}
     }
     if taken.is_ok() {
         let names = path
@@ -188,6 +212,17 @@ async fn take(
     let permit = decision?;
     record.by_rule(permit.rule());
     Ok((permit, taken?))
+}
+
+/// Writes down that something of the run was sent where it does not belong.
+async fn misplaced(record: &mut Record, secret: Option<Arc<str>>) -> Refusal {
+    let written = record.misplaced(secret.as_deref()).await;
+    let mut refusal = Refusal::new(match written {
+        Ok(()) => Code::PlaceholderMisplaced,
+        Err(broker::AuditUnavailable) => Code::AuditUnavailable,
+    });
+    refusal.secret = secret;
+    refusal
 }
 
 fn covering(principal: &Principal, destination: &Destination) -> SmallVec<[usize; 2]> {
@@ -203,10 +238,10 @@ fn covering(principal: &Principal, destination: &Destination) -> SmallVec<[usize
 async fn inject(
     core: &Core,
     permit: &Permit,
-    plan: Plan,
+    plan: &Plan,
     parts: &mut Parts,
     path: &RequestPath,
-) -> Result<PathAndQuery, Refusal> {
+) -> Result<(), Refusal> {
     let run = permit.principal().run();
     let destination = permit.destination();
     let mut credentials: SmallVec<[(usize, Arc<broker::Credential>); 2]> = SmallVec::new();
@@ -239,17 +274,18 @@ async fn inject(
             .find(|(place, _)| *place == wanted)
             .map(|(_, credential)| &**credential)
     })?;
-    PathAndQuery::try_from(target)
-        .map_err(|_| Refusal::ambiguous("the path cannot be read in one way only"))
+    let target = PathAndQuery::try_from(target)
+        .map_err(|_| Refusal::ambiguous("the path cannot be read in one way only"))?;
+    parts.uri = target.into();
+    Ok(())
 }
 
 fn outgoing(
     sent: impl FnOnce() -> Sent,
     mut parts: Parts,
-    target: PathAndQuery,
     wishes: Wishes,
     incoming: Incoming,
-) -> Outgoing {
+) -> Box<Outgoing> {
     let (body, uploaded) = if http_body::Body::is_end_stream(&incoming) {
         if matches!(parts.method, Method::POST | Method::PUT | Method::PATCH) {
             // Some servers insist on it (RFC 9110, section 8.6).
@@ -262,20 +298,19 @@ fn outgoing(
         let count = Arc::clone(&sent.count);
         (Upload::Passing(incoming, Box::new(sent)), Some(count))
     };
-    Outgoing {
+    Box::new(Outgoing {
         parts,
-        target,
         wishes,
         body,
         uploaded,
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn size_of_output<'i, F>(_: impl Fn(&'i Inbound, Request<Incoming>) -> F) -> usize {
+    fn size_of_output<F>(_: impl Fn(Arc<Inbound>, Request<Incoming>) -> F) -> usize {
         size_of::<F>()
     }
 
@@ -283,6 +318,6 @@ mod tests {
     #[test]
     fn a_request_on_its_way_stays_small() {
         let size = size_of_output(answer);
-        assert!(size < 4608, "{size} bytes");
+        assert!(size < 2048, "{size} bytes");
     }
 }

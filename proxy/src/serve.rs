@@ -1,10 +1,7 @@
 //! Speaks HTTP on one connection of a run until it ends.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use http::Request;
-use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -38,10 +35,7 @@ where
         .max_buf_size(core.limits.header_bytes.max(SMALLEST_BUFFER))
         .serve_connection(
             TokioIo::new(&mut stream),
-            service_fn(move |request: Request<Incoming>| {
-                let inbound = Arc::clone(&serving);
-                async move { Ok::<_, Infallible>(exchange::answer(&inbound, request).await) }
-            }),
+            service_fn(move |request| exchange::answer(Arc::clone(&serving), request)),
         );
     let (ended, limits) = (Arc::clone(&inbound.ended), core.limits);
     let visited = Arc::clone(&inbound);
@@ -107,10 +101,7 @@ where
         .initial_connection_window_size(window.saturating_mul(streams).max(NARROW_WINDOW))
         .serve_connection(
             TokioIo::new(stream),
-            service_fn(move |request: Request<Incoming>| {
-                let inbound = Arc::clone(&inbound);
-                async move { Ok::<_, Infallible>(exchange::answer(&inbound, request).await) }
-            }),
+            service_fn(move |request| exchange::answer(Arc::clone(&inbound), request)),
         );
     tokio::select! {
         _ = connection => {}

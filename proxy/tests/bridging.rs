@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use http::{Request, Version};
 use http_body_util::Full;
+use tokio::io::AsyncWriteExt;
 
-use crate::support::client::exchange;
+use crate::support::client::{Answer, exchange, read_answer};
 use crate::support::provider::Provider;
 use crate::support::{Plan, World};
 
@@ -160,4 +161,36 @@ async fn trailers_pass_but_never_a_credential_in_them() {
     let trailers = seen.trailers.as_ref().unwrap();
     assert_eq!(trailers.get("x-sum").unwrap(), "1");
     assert!(!trailers.contains_key("authorization"));
+}
+
+/// A request with a body in chunks, as far as these have come.
+async fn in_chunks(chunks: &[&str]) -> (World, Answer) {
+    let world = world(true).await;
+    let mut stream = world.tls("api.test:443").await;
+    let head = "POST /v1 HTTP/1.1\r\nHost: api.test\r\nTransfer-Encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    for chunk in chunks {
+        stream.write_all(chunk.as_bytes()).await.unwrap();
+    }
+    let answer = read_answer(&mut stream).await.unwrap();
+    (world, answer)
+}
+
+#[tokio::test]
+async fn an_upload_of_more_than_an_upstream_of_http2_takes_at_once_arrives_whole() {
+    // What it takes of one stream is 1 MiB, until it has read it.
+    let chunk = format!("{:x}\r\n{}\r\n", 60_000, "x".repeat(60_000));
+    let mut chunks = vec![chunk.as_str(); 50];
+    chunks.push("0\r\n\r\n");
+    let (world, answer) = in_chunks(&chunks).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(world.provider.seen()[0].body.len(), 3_000_000);
+    assert_eq!(world.final_event().await.bytes_in, Some(3_000_000));
+}
+
+#[tokio::test]
+async fn a_body_that_cannot_be_read_is_not_sent_to_its_end() {
+    let (world, answer) = in_chunks(&["5\r\nhello\r\n", "no length\r\n"]).await;
+    assert_eq!((answer.status, answer.code()), (400, "ambiguous-request"));
+    assert!(world.provider.seen().is_empty());
 }

@@ -116,7 +116,7 @@ impl Plan {
 
     /// Puts the credentials in, and returns the target to send.
     pub(crate) fn put<'c>(
-        self,
+        &self,
         fields: &mut HeaderMap,
         path: &RequestPath,
         credential: impl Fn(GrantPlace) -> Option<&'c Credential>,

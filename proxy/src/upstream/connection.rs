@@ -1,18 +1,22 @@
 //! One connection to an upstream: its handshake, and how a request is put on it.
 
+use std::borrow::Cow;
+use std::error::Error;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 
 use http::{Request, Response, Version};
-use hyper::body::Incoming;
-use hyper::client::conn::{TrySendError, http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::client::conn::{TrySendError, http1};
+use hyper_util::rt::TokioIo;
 use sdk::Code;
 use sdk::audit::Tls;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::dial::Dialled;
+use super::received::Received;
+use super::shared::{Awaited, Shared};
 use crate::ProxyLimits;
 use crate::address::Vetted;
 use crate::body::Upload;
@@ -33,15 +37,25 @@ pub(crate) enum Sender {
     Many(Shared),
 }
 
-/// A connection that many requests share.
-#[derive(Clone)]
-pub(crate) struct Shared {
-    sender: http2::SendRequest<Upload>,
-    in_flight: Arc<AtomicUsize>,
+/// An answer's header on its way, which is taken along by every request and so is small.
+pub(crate) enum Answering {
+    /// On a shared connection.
+    Shared(Awaited),
+    /// On a connection of its own, or on a shared one that did not take the whole request at once.
+    Other(Pin<Box<dyn Future<Output = Answered> + Send>>),
 }
 
-/// Counts a request on a shared connection.
-pub(crate) struct InFlight(Arc<AtomicUsize>);
+/// The header of an answer.
+pub(crate) type Answered = Result<Response<Received>, Unanswered>;
+
+/// A request that was not answered.
+pub(crate) struct Unanswered {
+    /// The request, if nothing of it was sent.
+    pub(crate) unsent: Option<Box<Request<Upload>>>,
+    /// Whether it is the run's own body that broke off.
+    pub(crate) is_by_run: bool,
+    pub(crate) error: Box<dyn Error + Send + Sync>,
+}
 
 impl Sender {
     /// Speaks what TLS agreed on, or HTTP/1.1.
@@ -57,7 +71,7 @@ impl Sender {
             }
             Dialled::Tls(stream) => {
                 let session = stream.get_ref().1;
-                let alpn = session.alpn_protocol().map(<[u8]>::to_vec);
+                let is_http2 = session.alpn_protocol() == Some(b"h2");
                 let version = match session.protocol_version() {
                     Some(rustls::ProtocolVersion::TLSv1_3) => "1.3",
                     _ => "1.2",
@@ -65,14 +79,12 @@ impl Sender {
                 let via = Arc::new(Via {
                     address,
                     tls: Some(Tls {
-                        version: version.to_owned(),
-                        alpn: alpn
-                            .as_deref()
-                            .map(|name| String::from_utf8_lossy(name).into_owned()),
+                        version: version.into(),
+                        alpn: session.alpn_protocol().map(named),
                     }),
                 });
-                let sender = if alpn.as_deref() == Some(b"h2") {
-                    Self::http2(*stream, limits).await?
+                let sender = if is_http2 {
+                    Self::Many(Shared::handshake(*stream, limits).await?)
                 } else {
                     Self::http1(*stream, limits).await?
                 };
@@ -88,14 +100,16 @@ impl Sender {
         }
     }
 
-    /// Puts a request on the connection. If it comes back, nothing of it was sent.
-    pub(crate) async fn send(
-        &mut self,
-        request: Request<Upload>,
-    ) -> Result<Response<Incoming>, TrySendError<Request<Upload>>> {
+    /// Puts a request on the connection.
+    pub(crate) fn send(&mut self, request: Request<Upload>) -> Answering {
         match self {
-            Self::One(sender) => sender.try_send_request(request).await,
-            Self::Many(shared) => shared.sender.try_send_request(request).await,
+            Self::One(sender) => {
+                let answered = sender.try_send_request(request);
+                Answering::Other(Box::pin(
+                    async move { Ok(answered.await?.map(Received::One)) },
+                ))
+            }
+            Self::Many(shared) => shared.send(request),
         }
     }
 
@@ -118,56 +132,59 @@ impl Sender {
             .map_err(|_| Refusal::new(Code::UpstreamUnreachable))?;
         Ok(Self::One(sender))
     }
+}
 
-    async fn http2<S>(stream: S, limits: &ProxyLimits) -> Result<Self, Refusal>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let header_bytes = u32::try_from(limits.header_bytes).unwrap_or(u32::MAX);
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW)
-            // A stream that nobody reads must not stop the others.
-            .initial_connection_window_size(STREAM_WINDOW * STREAMS)
-            .max_header_list_size(header_bytes)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|_| Refusal::new(Code::UpstreamUnreachable))?;
-        tokio::spawn(async move {
-            let _ = connection.await;
-        });
-        Ok(Self::Many(Shared {
-            sender,
-            in_flight: Arc::default(),
-        }))
+impl Future for Answering {
+    type Output = Answered;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answered> {
+        match &mut *self {
+            Self::Shared(awaited) => Pin::new(awaited).poll(cx),
+            Self::Other(answered) => answered.as_mut().poll(cx),
+        }
     }
 }
 
-impl Shared {
-    pub(crate) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
-    }
-
-    pub(crate) fn has_room(&self) -> bool {
-        // What almost every server takes at once; where one takes less, the rest waits in our queue.
-        self.load() < STREAMS as usize
-    }
-
-    pub(crate) fn load(&self) -> usize {
-        self.in_flight.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn enter(&self) -> InFlight {
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight(Arc::clone(&self.in_flight))
+impl Unanswered {
+    /// Nothing of the request was sent.
+    pub(super) fn unsent(request: Request<Upload>, error: h2::Error) -> Self {
+        Self {
+            unsent: Some(Box::new(request)),
+            is_by_run: false,
+            error: error.into(),
+        }
     }
 }
 
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+impl From<TrySendError<Request<Upload>>> for Unanswered {
+    fn from(mut error: TrySendError<Request<Upload>>) -> Self {
+        let unsent = error.take_message().map(Box::new);
+        let error = error.into_error();
+        Self {
+            unsent,
+            // The only thing of ours that can fail there is the body that the run sends.
+            is_by_run: error.is_user(),
+            error: error.into(),
+        }
     }
 }
 
-const STREAMS: u32 = 100;
-const STREAM_WINDOW: u32 = 512 * 1024;
+impl From<h2::Error> for Unanswered {
+    fn from(error: h2::Error) -> Self {
+        Self {
+            unsent: None,
+            // We reset a stream that we still wait for only where the run's body broke off.
+            is_by_run: error.is_reset() && !error.is_remote() && !error.is_library(),
+            error: error.into(),
+        }
+    }
+}
+
+/// What ALPN agreed on, as the audit log says it.
+fn named(protocol: &[u8]) -> Cow<'static, str> {
+    match protocol {
+        b"h2" => Cow::Borrowed("h2"),
+        b"http/1.1" => Cow::Borrowed("http/1.1"),
+        other => Cow::Owned(String::from_utf8_lossy(other).into_owned()),
+    }
+}

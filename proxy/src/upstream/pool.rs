@@ -11,7 +11,8 @@ use policies::Digest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::connection::{InFlight, Sender, Shared, Via};
+use super::connection::{Sender, Via};
+use super::shared::{InFlight, Shared};
 use crate::authz::{Grants, Permit};
 use crate::body::Upload;
 use crate::destination::Destination;

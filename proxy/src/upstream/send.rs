@@ -5,17 +5,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::request::Parts;
-use http::uri::{PathAndQuery, Scheme as UriScheme, Uri};
+use http::uri::{Scheme as UriScheme, Uri};
 use http::{Method, Request, Response, Version};
-use hyper::body::Incoming;
 use policies::{Digest, Scheme};
 use sdk::Code;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::connection::Sender;
+use super::connection::{Answered, Answering, Sender, Unanswered};
 use super::dial::dial;
-use super::pool::{Lease, Origin};
+use super::pool::{Checkout, Lease, Origin};
+use super::received::Received;
 use crate::authz::Permit;
 use crate::body::Upload;
 use crate::core::Core;
@@ -23,14 +23,22 @@ use crate::destination::Destination;
 use crate::fields::{Wishes, fit_request};
 use crate::refusal::Refusal;
 
-/// A request as it is to leave.
+/// A request as it is to leave; its target is the path and query only.
 pub(crate) struct Outgoing {
     pub(crate) parts: Parts,
-    pub(crate) target: PathAndQuery,
     pub(crate) wishes: Wishes,
     pub(crate) body: Upload,
     /// How much of the body was sent.
     pub(crate) uploaded: Option<Arc<AtomicU64>>,
+}
+
+/// A request on a connection.
+struct Sent {
+    answering: Answering,
+    /// Told when the upstream sends interim answers without end.
+    flood: Option<Arc<Notify>>,
+    uploaded: Option<Arc<AtomicU64>>,
+    wishes: Wishes,
 }
 
 /// Sends a permitted request; returns the answer's header and the connection its body comes on.
@@ -38,63 +46,107 @@ pub(crate) async fn send(
     core: &Core,
     permit: &Permit,
     policy: &Digest,
-    outgoing: Outgoing,
-) -> Result<(Response<Incoming>, Lease), Refusal> {
+    outgoing: Box<Outgoing>,
+) -> Result<(Response<Received>, Lease), Refusal> {
+    let origin = permit.principal().pool.origin(permit, policy);
+    let Some(Checkout {
+        mut lease,
+        idle_for,
+    }) = origin.checkout()
+    else {
+        return Box::pin(send_anew(core, permit, origin, outgoing)).await;
+    };
+    let is_harmless =
+        matches!(outgoing.body, Upload::Empty) && is_idempotent(&outgoing.parts.method);
+    // A server closes what was idle for a while just as we use it again; only then is a copy worth its price.
+    let copy = (is_harmless && idle_for > FRESH).then(|| Box::new(outgoing.parts.clone()));
+    let mut sent = put(*outgoing, &mut lease, permit.destination())?;
+    let mut unanswered = match sent.answered(core.limits.answer).await? {
+        Ok(response) => return Ok((response, lease)),
+        Err(unanswered) => unanswered,
+    };
+    drop(lease);
+    let (parts, body) = match (unanswered.unsent.take(), copy) {
+        (Some(request), _) => request.into_parts(),
+        (None, Some(copy)) => (*copy, Upload::Empty),
+        (None, None) => return Err(refusal(&unanswered)),
+    };
+    let outgoing = Outgoing {
+        parts,
+        body,
+        wishes: sent.wishes,
+        uploaded: sent.uploaded,
+    };
+    Box::pin(send_anew(core, permit, origin, Box::new(outgoing))).await
+}
+
+/// Sends a request on a connection that is not one from the pool. Not within [`send`], because a handshake is large and
+/// each request is moved with room for one.
+async fn send_anew(
+    core: &Core,
+    permit: &Permit,
+    origin: Arc<Origin>,
+    outgoing: Box<Outgoing>,
+) -> Result<(Response<Received>, Lease), Refusal> {
+    let mut lease = connect(core, permit, &origin).await?;
+    let mut sent = put(*outgoing, &mut lease, permit.destination())?;
+    match sent.answered(core.limits.answer).await? {
+        Ok(response) => Ok((response, lease)),
+        Err(unanswered) => Err(refusal(&unanswered)),
+    }
+}
+
+/// Puts a request on a connection.
+fn put(outgoing: Outgoing, lease: &mut Lease, destination: &Destination) -> Result<Sent, Refusal> {
     let Outgoing {
         mut parts,
-        target,
         wishes,
-        mut body,
+        body,
         uploaded,
     } = outgoing;
-    let origin = permit.principal().pool.origin(permit, policy);
-    let is_harmless = matches!(body, Upload::Empty) && is_idempotent(&parts.method);
-    let mut is_second = false;
-    loop {
-        let pooled = if is_second { None } else { origin.checkout() };
-        let is_pooled = pooled.is_some();
-        let (mut lease, idle_for) = match pooled {
-            Some(checkout) => (checkout.lease, checkout.idle_for),
-            // On the heap, because a handshake is large and each request is moved with room for one.
-            None => (
-                Box::pin(connect(core, permit, &origin)).await?,
-                Duration::ZERO,
-            ),
-        };
-        // A server closes what was idle for a while just as we use it again; only then is a copy worth its price.
-        let copy = (is_pooled && is_harmless && idle_for > FRESH).then(|| parts.clone());
-        let version = lease.sender().version();
-        fit(&mut parts, version, wishes, permit.destination(), &target)?;
-        let mut request = Request::from_parts(parts, body);
-        let flood = count_interim(&mut request, version);
-        let answer = lease.sender().send(request);
-        let answer = patiently(core.limits.answer, uploaded.as_deref(), answer);
-        let answered = match flood {
-            None => answer.await?,
-            Some(flood) => tokio::select! {
-                answered = answer => answered?,
-                () = flood.notified() => return Err(Refusal::new(Code::UpstreamUnreachable)),
-            },
-        };
-        let mut error = match answered {
-            Ok(response) => return Ok((response, lease)),
-            Err(error) => error,
-        };
-        match (error.take_message(), copy) {
-            (Some(request), _) if is_pooled => (parts, body) = request.into_parts(),
-            (None, Some(copy)) => (parts, body) = (copy, Upload::Empty),
-            (_, _) => {
-                let error = error.into_error();
-                tracing::debug!(%error, "an upstream did not answer");
-                // The only thing of ours that can fail there is the body that the run sends.
-                return Err(if error.is_user() {
-                    Refusal::ambiguous("the body breaks off, or cannot be read")
-                } else {
-                    Refusal::new(Code::UpstreamUnreachable)
-                });
+    let version = lease.sender().version();
+    fit(&mut parts, version, wishes, destination)?;
+    let mut request = Request::from_parts(parts, body);
+    let flood = count_interim(&mut request, version);
+    Ok(Sent {
+        answering: lease.sender().send(request),
+        flood,
+        uploaded,
+        wishes,
+    })
+}
+
+impl Sent {
+    /// Waits for an answer for as long as the upload goes on, and a while after.
+    async fn answered(&mut self, patience: Duration) -> Result<Answered, Refusal> {
+        let uploaded = self.uploaded.as_deref();
+        let count = || uploaded.map_or(0, |count| count.load(Ordering::Relaxed));
+        loop {
+            let before = count();
+            let answer = timeout(patience, &mut self.answering);
+            let answered = match &self.flood {
+                None => answer.await,
+                Some(flood) => tokio::select! {
+                    answered = answer => answered,
+                    () = flood.notified() => return Err(Refusal::new(Code::UpstreamUnreachable)),
+                },
+            };
+            match answered {
+                Ok(answered) => return Ok(answered),
+                Err(_) if count() > before => {}
+                Err(_) => return Err(Refusal::new(Code::UpstreamTimeout)),
             }
         }
-        is_second = true;
+    }
+}
+
+/// What a run is told of a request without an answer.
+fn refusal(unanswered: &Unanswered) -> Refusal {
+    tracing::debug!(error = %unanswered.error, "an upstream did not answer");
+    if unanswered.is_by_run {
+        Refusal::ambiguous("the body breaks off, or cannot be read")
+    } else {
+        Refusal::new(Code::UpstreamUnreachable)
     }
 }
 
@@ -129,11 +181,10 @@ fn fit(
     version: Version,
     wishes: Wishes,
     destination: &Destination,
-    target: &PathAndQuery,
 ) -> Result<(), Refusal> {
     fit_request(parts, version, wishes, destination.field());
     let mut uri = http::uri::Parts::default();
-    uri.path_and_query = Some(target.clone());
+    uri.path_and_query = std::mem::take(&mut parts.uri).into_parts().path_and_query;
     if version == Version::HTTP_2 {
         uri.scheme = Some(match destination.scheme() {
             Scheme::Https => UriScheme::HTTPS,
@@ -143,24 +194,6 @@ fn fit(
     }
     parts.uri = Uri::from_parts(uri).map_err(|_| Refusal::ambiguous("the target is not one"))?;
     Ok(())
-}
-
-/// Waits for an answer for as long as the upload goes on, and a while after.
-async fn patiently<T>(
-    patience: Duration,
-    uploaded: Option<&AtomicU64>,
-    answer: impl Future<Output = T>,
-) -> Result<T, Refusal> {
-    let count = || uploaded.map_or(0, |count| count.load(Ordering::Relaxed));
-    let mut answer = std::pin::pin!(answer);
-    loop {
-        let before = count();
-        match timeout(patience, &mut answer).await {
-            Ok(answer) => return Ok(answer),
-            Err(_) if count() > before => {}
-            Err(_) => return Err(Refusal::new(Code::UpstreamTimeout)),
-        }
-    }
 }
 
 /// Told when an upstream sends interim answers (1xx) without end. Streams of HTTP/2 have their own bound.

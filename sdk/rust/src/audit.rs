@@ -200,8 +200,8 @@ pub struct Timings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tls {
     /// `1.2` or `1.3`.
-    pub version: String,
+    pub version: Cow<'static, str>,
     /// The protocol agreed by ALPN.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub alpn: Option<String>,
+    pub alpn: Option<Cow<'static, str>>,
 }

@@ -34,13 +34,12 @@ pub(crate) fn run(control: &OwnedFd) -> ! {
         Ok(standing) => standing,
         Err(stopped) => stop(control, stopped),
     };
-    if !wait_for_word(control) {
-        sys::exit(125);
-    }
+    let (command, _) = wait_for_part(control);
     let child = match sys::fork() {
         Ok(Side::Child) => {
             let terminal = terminal.as_ref().map(|pair| pair.slave.as_fd());
-            child_command::become_it(&rest, first.weaken, &given, terminal, control)
+            let kept = (&rest.landlock, &given);
+            child_command::become_it(&command, kept, first.weaken, terminal, control)
         }
         Ok(Side::Parent(child, _)) => child,
         Err(errno) => {

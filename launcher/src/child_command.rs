@@ -9,22 +9,22 @@ use rustix::process::Rlimit;
 use crate::child::{Given, drop_capabilities, failed, gain_nothing, tell};
 use crate::landlock::Rules;
 use crate::message::{Other, Report};
-use crate::plan::{Bounded, Command, Rest};
+use crate::plan::{Bounded, Command};
 use crate::sys;
 use crate::weaken::{Layer, Weaken};
 
 /// Gives up everything and becomes the command.
 pub(crate) fn become_it(
-    rest: &Rest,
+    command: &Command,
+    kept: (&Option<Rules>, &Given),
     weaken: Weaken,
-    given: &Given,
     terminal: Option<BorrowedFd<'_>>,
     control: BorrowedFd<'_>,
 ) -> ! {
-    match ready(rest, weaken, given, terminal) {
+    match ready(command, kept, weaken, terminal) {
         Err((other, errno)) => tell(control, failed(other, errno)),
         Ok(()) => {
-            let errno = execute(&rest.command);
+            let errno = execute(command);
             tell(control, Report::NotExecuted(errno.raw_os_error()));
         }
     }
@@ -32,12 +32,12 @@ pub(crate) fn become_it(
 }
 
 fn ready(
-    rest: &Rest,
+    command: &Command,
+    kept: (&Option<Rules>, &Given),
     weaken: Weaken,
-    given: &Given,
     terminal: Option<BorrowedFd<'_>>,
 ) -> Result<(), (Other, Errno)> {
-    let command = &rest.command;
+    let (landlock, given) = kept;
     let other = |which| move |errno| (which, errno);
     if !weaken.is_off(Layer::Session) {
         rustix::process::setsid().map_err(other(Other::Init))?;
@@ -69,7 +69,7 @@ fn ready(
     if !weaken.is_off(Layer::NoNewPrivileges) {
         gain_nothing().map_err(other(Other::Privileges))?;
     }
-    if let (Some(rules), Some(set)) = (&rest.landlock, &given.rules) {
+    if let (Some(rules), Some(set)) = (landlock, &given.rules) {
         restrict(rules, set.as_fd()).map_err(other(Other::Landlock))?;
     }
     // What comes before needs calls that the filter refuses.

@@ -105,6 +105,8 @@ mod usage;
 #[cfg(target_os = "linux")]
 mod wait;
 #[cfg(target_os = "linux")]
+mod warm;
+#[cfg(target_os = "linux")]
 mod watch;
 #[cfg(target_os = "linux")]
 mod workspace;
@@ -138,6 +140,8 @@ pub use start::{Killer, Started};
 pub use sys::ignore_background_reads;
 #[cfg(target_os = "linux")]
 pub use terminal::Terminal;
+#[cfg(target_os = "linux")]
+pub use warm::Warm;
 #[cfg(target_os = "linux")]
 pub use workspace::remove_folder;
 #[cfg(target_os = "linux")]

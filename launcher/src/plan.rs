@@ -13,13 +13,15 @@ use crate::spec::WindowSize;
 use crate::sys::{CStrings, Instruction};
 use crate::weaken::Weaken;
 
-/// Everything the child needs, in the two parts that it gets.
+/// Everything the child needs, in the parts that it gets.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// What can be begun with while the rest is still worked out.
     pub(crate) first: First,
-    /// The rest.
+    /// What the sandbox stands with.
     pub(crate) rest: Rest,
+    /// What it is then told to run.
+    pub(crate) command: Command,
 }
 
 /// The part of a plan that every view has alike.
@@ -46,8 +48,6 @@ pub(crate) struct Rest {
     pub(crate) landlock: Option<Rules>,
     /// The terminal that the command gets in the place of its standard streams, if any.
     pub(crate) terminal: Option<WindowSize>,
-    /// The command.
-    pub(crate) command: Command,
 }
 
 /// A part of the file system.

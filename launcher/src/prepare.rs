@@ -42,6 +42,8 @@ pub struct Prepared {
     pub(crate) notes: Vec<String>,
     pub(crate) workdir: PathBuf,
     pub(crate) home: PathBuf,
+    /// The sandbox's `PATH`.
+    pub(crate) path: OsString,
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) listed: Vec<(&'static str, PathBuf, Access)>,
     pub(crate) covered: Vec<PathBuf>,
@@ -175,12 +177,8 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
                 .into(),
         );
     }
-    let mut inside = spec.clone();
-    if let (Some(_), Some(workspace)) = (&copy, &mut inside.view.workspace) {
-        // What is written lies on the host.
-        workspace.mode = WorkspaceMode::ReadWrite;
-    }
-    let command = command(&inside, &home, &workdir, path, cgroup.as_ref())?;
+    let inside = as_written(spec, copy.is_some());
+    let command = command(&inside, &home, &workdir, path.clone(), cgroup.as_ref())?;
     let (upper, work) = match view.workspace.as_ref().map(|workspace| &workspace.mode) {
         Some(WorkspaceMode::Overlay { upper, work, .. }) => {
             (Some(upper.clone()), Some(work.clone()))
@@ -206,8 +204,8 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
                 files,
                 landlock,
                 terminal: spec.terminal,
-                command,
             },
+            command,
         },
         owner: layout.owner,
         limits: spec.limits.clone(),
@@ -219,6 +217,7 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
         listed: layout.listed,
         covered: layout.covered,
         notes: layout.notes,
+        path,
         workdir,
         home,
         hidden,
@@ -226,6 +225,16 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
         copy,
         fallback: None,
     })
+}
+
+/// What is asked for, with the workspace as it is written to.
+pub(crate) fn as_written(spec: &Spec, is_copied: bool) -> Spec {
+    let mut inside = spec.clone();
+    if let (true, Some(workspace)) = (is_copied, &mut inside.view.workspace) {
+        // What is written lies on the host.
+        workspace.mode = WorkspaceMode::ReadWrite;
+    }
+    inside
 }
 
 /// Shows the tool chains and returns the sandbox's `PATH`.

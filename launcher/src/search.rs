@@ -25,6 +25,26 @@ pub(crate) struct Search<'a> {
     seen: usize,
 }
 
+/// What was found, to be compared with what is found later.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    hidden: Vec<(PathBuf, bool)>,
+    git_configs: Vec<(PathBuf, Vec<u8>)>,
+}
+
+impl Search<'_> {
+    /// What was found.
+    pub(crate) fn into_found(self) -> Found {
+        let (mut hidden, mut git_configs) = (self.hidden, self.git_configs);
+        hidden.sort();
+        git_configs.sort();
+        Found {
+            hidden,
+            git_configs,
+        }
+    }
+}
+
 impl<'a> Search<'a> {
     /// Searches the folder `place`, which stands at `top`.
     pub(crate) fn run(top: &'a Path, place: &OwnedFd, globs: &'a [Glob]) -> Result<Self, Error> {

@@ -13,7 +13,7 @@ use crate::weaken::Weaken;
 /// One command and the sandbox it runs in.
 ///
 /// A plain value: nothing is opened or checked before [`crate::prepare`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
     /// The command and its arguments. A command without `/` is looked up in the sandbox's `PATH`.
     pub argv: Vec<OsString>,
@@ -85,7 +85,7 @@ pub enum Isolation {
 }
 
 /// What the command sees of the file system, beside the system directories.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct View {
     /// The owner's home. The sandbox has an empty one of its own at the same path.
     pub home: PathBuf,
@@ -106,7 +106,7 @@ pub struct View {
 }
 
 /// The folder the command works on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Workspace {
     /// The folder on the host, absolute. It must not lead through a symbolic link (the caller resolves the project's
     /// folder, the policy's part must not be a link).
@@ -125,7 +125,7 @@ pub struct Workspace {
 pub const MAX_LAYERS_BELOW: usize = 80;
 
 /// How the workspace is shown.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum WorkspaceMode {
     /// Writable; what is written lands in `upper`, the folder itself stays as it is.
     Overlay {
@@ -144,7 +144,7 @@ pub enum WorkspaceMode {
 }
 
 /// A certificate bundle, laid over every place where clients look for one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CaBundle {
     /// The bundle, system roots included, in PEM.
     pub pem: Vec<u8>,
@@ -155,7 +155,7 @@ pub struct CaBundle {
 }
 
 /// A file that exists in the sandbox only.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct MadeUp {
     /// Its absolute path inside. It is laid over what is there, or made where the view is ours.
     pub path: PathBuf,

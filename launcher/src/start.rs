@@ -274,11 +274,20 @@ impl Started {
     /// Lets the command start. Its time on the clock counts from here; call it once.
     pub fn release(&mut self) -> Result<(), Error> {
         self.released = Some(Instant::now());
-        speak(&self.control)?;
         match &mut self.fallback {
-            Some(fallback) => fallback.answer(&self.control, &self.plan),
-            None => Ok(()),
+            Some(fallback) => {
+                speak(&self.control)?;
+                fallback.answer(&self.control, &self.plan)
+            }
+            None => given::hand_over(&self.control, &self.plan.command, &[])
+                .map_err(|error| Error::Fault(format!("the sandbox is gone: {error}"))),
         }
+    }
+
+    /// Whether its first process is there.
+    pub(crate) fn is_standing(&self) -> bool {
+        let mut waiting = [PollFd::new(&*self.running.pidfd, PollFlags::IN)];
+        poll(&mut waiting, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
     }
 
     /// A way to end the sandbox from another thread.

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::glob::Glob;
 use crate::layout::{Access, Layout, Ownership, c_string, is_dir, open, refused, relative};
 use crate::plan::Op;
-use crate::search::Search;
+use crate::search::{Found, Search};
 use crate::spec::{MAX_LAYERS_BELOW, Workspace, WorkspaceMode};
 use crate::weaken::Weaken;
 
@@ -124,6 +124,15 @@ pub(crate) fn show_to_read(layout: &mut Layout, host: &Path) -> Result<(), Error
         layout.file(&host.join(path), bytes)?;
     }
     Ok(())
+}
+
+/// What is hidden in a host path that the policy's `read` names.
+pub(crate) fn search_to_read(host: &Path) -> Result<Found, Error> {
+    let (place, stat) = open(READ, host)?;
+    match is_dir(&stat) {
+        true => Ok(Search::run(host, &place, &[])?.into_found()),
+        false => Ok(Found::default()),
+    }
 }
 
 /// Refuses paths that no sandbox may read, whatever the policy says.

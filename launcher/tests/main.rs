@@ -26,3 +26,4 @@ mod setup;
 mod terminal;
 mod view;
 mod vm;
+mod warm;

@@ -93,7 +93,7 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Error> {
         // What is written lies on the host.
         workspace.mode = WorkspaceMode::ReadWrite;
     }
-    let mut command = command(&inside, &home, &workdir, path, cgroup.as_ref())?;
+    let mut command = command(&inside, &home, &workdir, path.clone(), cgroup.as_ref())?;
     for (resource, value) in &mut command.rlimits {
         if *resource == Bounded::Processes {
             // The kernel counts all of this user's.
@@ -126,8 +126,8 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Error> {
                 files: Files::default(),
                 terminal: None,
                 landlock: None,
-                command,
             },
+            command,
         },
         owner: Owner::new(),
         limits: spec.limits.clone(),
@@ -137,6 +137,7 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Error> {
         already,
         work: None,
         notes,
+        path,
         workdir,
         home,
         copy: None,

@@ -79,7 +79,7 @@ pub(crate) fn start(prepared: Prepared, fallback: Fallback) -> Result<Started, E
         source: errno.into(),
     })?;
     let pid = match side {
-        Side::Child => guard::run(&prepared.plan.rest.command, &fallback.filter, &wires),
+        Side::Child => guard::run(&prepared.plan.command, &fallback.filter, &wires),
         Side::Parent(pid, _) => pid,
     };
     let pid = Pid::from_raw(pid).ok_or_else(|| Error::Fault("the child has no number".into()))?;

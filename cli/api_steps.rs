@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::Run;
@@ -19,7 +20,7 @@ use crate::interruption::Interruption;
 use crate::output::say;
 use crate::project::Project;
 use crate::run;
-use crate::steps::{self, Context, Ended, Layer, Layers, Planned, Sink, StepSpec};
+use crate::steps::{self, Ahead, Context, Ended, Layer, Layers, Planned, Sink, StepSpec};
 
 /// The policy files of the projects that runs were created for here.
 #[derive(Debug, Default)]
@@ -49,6 +50,9 @@ struct Inner {
     files: Arc<Files>,
     interruption: Arc<Interruption>,
     runs: Mutex<HashMap<RunId, Arc<Mutex<Workspace>>>>,
+    /// How many sandboxes stand that wait for a step, and may at most.
+    standing: AtomicUsize,
+    most_standing: usize,
 }
 
 /// What the steps of a run have in common.
@@ -57,16 +61,25 @@ struct Workspace {
     /// The layers of its workspace, where that is an overlay, with those that were written, the oldest first.
     layers: Option<Layers>,
     written: Vec<Layer>,
+    /// The sandbox of the next step, built while it is decided what that is.
+    ahead: Option<Ahead>,
 }
 
 impl Sandboxes {
-    pub(crate) fn new(engine: Arc<Engine>, folders: Folders, files: Arc<Files>) -> Self {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        folders: Folders,
+        files: Arc<Files>,
+        most_standing: usize,
+    ) -> Self {
         Self(Arc::new(Inner {
             engine,
             folders,
             files,
             interruption: Arc::default(),
             runs: Mutex::default(),
+            standing: AtomicUsize::new(0),
+            most_standing,
         }))
     }
 
@@ -117,6 +130,7 @@ impl Inner {
             project,
             layers,
             written: Vec::new(),
+            ahead: None,
         }));
         runs.insert(run.id().clone(), Arc::clone(&workspace));
         let (all, run) = (Arc::clone(self), Arc::clone(run));
@@ -125,9 +139,12 @@ impl Inner {
             let forgetting = tokio::task::spawn_blocking(move || {
                 let workspace = lock(&all.runs).remove(run.id());
                 // A step that is under way is waited for.
-                if let Some(workspace) = workspace
-                    && let Some(layers) = lock(&workspace).layers.take()
-                {
+                let Some(workspace) = workspace else {
+                    return;
+                };
+                let mut workspace = lock(&workspace);
+                all.let_go(&mut workspace);
+                if let Some(layers) = workspace.layers.take() {
                     layers.remove_empty();
                 }
             });
@@ -138,6 +155,46 @@ impl Inner {
             }
         });
         Ok(workspace)
+    }
+
+    /// Builds the sandbox of the step after this one, which will most likely be like it. It is no harm if that fails: the
+    /// step then builds its own, and tells what is wrong.
+    fn build_ahead(
+        all: Arc<Self>,
+        run: Arc<Run>,
+        workspace: Arc<Mutex<Workspace>>,
+        step: StepSpec,
+    ) {
+        if all.standing.fetch_add(1, Ordering::Relaxed) >= all.most_standing {
+            all.standing.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let runtime = Arc::clone(&all.engine);
+        runtime.runtime().spawn_blocking(move || {
+            let mut workspace = lock(&workspace);
+            let Workspace {
+                project,
+                layers,
+                written,
+                ahead,
+            } = &mut *workspace;
+            let is_wanted = ahead.is_none() && run.is_active() && !all.interruption.is_asked();
+            if is_wanted {
+                let context = all.context(project, &run);
+                *ahead = Ahead::build(&context, &step, layers.as_ref(), written).ok();
+            }
+            if !is_wanted || ahead.is_none() {
+                all.standing.fetch_sub(1, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Ends the sandbox that was built for a step that does not come.
+    fn let_go(&self, workspace: &mut Workspace) {
+        if let Some(ahead) = workspace.ahead.take() {
+            ahead.discard(workspace.layers.as_ref());
+            self.standing.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     fn context<'a>(&'a self, project: &'a Project, run: &'a Arc<Run>) -> Context<'a> {
@@ -178,16 +235,30 @@ impl ReadyStep for Ready {
             project,
             layers,
             written,
+            ahead,
         } = &mut *workspace;
         if !self.run.is_active() || self.all.interruption.is_asked() {
             return Err(StepRefused::NotNow("the run has ended".to_owned()));
         }
         let context = self.all.context(project, &self.run);
         let sink = Told(listener);
-        let attempted = steps::attempt(&context, &self.planned, layers.as_ref(), written, &sink);
+        let ahead = ahead.take();
+        if ahead.is_some() {
+            self.all.standing.fetch_sub(1, Ordering::Relaxed);
+        }
+        let attempted = steps::attempt(
+            &context,
+            &self.planned,
+            layers.as_ref(),
+            written,
+            ahead,
+            &sink,
+        );
         let step = steps::of_attempted(&self.planned.spec, &attempted);
         // As in a file of steps: what a failed one changed stays, and the next one sees it.
         written.extend(attempted.layer);
+        drop(workspace);
+        Inner::build_ahead(self.all, self.run, self.workspace, self.planned.spec);
         Ok(step)
     }
 }

@@ -133,6 +133,9 @@ pub(crate) struct Serve {
     /// Where the control API listens [default: control.sock in the state folder]
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     pub(crate) control: Option<PathBuf>,
+    /// How many sandboxes may stand ready for the next steps of runs; a step that finds one starts at once
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(crate) warm: usize,
 }
 
 /// An address to listen on.

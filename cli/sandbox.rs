@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::folders::{self, Folders};
 use crate::project::Project;
 use crate::steps::Layer;
+use crate::trust;
 
 /// What the sandbox is to be built from.
 pub(crate) struct Wanted<'a> {
@@ -36,7 +37,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) stdin: Stdin,
     /// The size of the terminal that it is to have, if any.
     pub(crate) terminal: Option<WindowSize>,
-    /// The certificate authorities that programs inside shall trust, in PEM.
+    /// The certificate authorities that programs inside shall trust beside the system's, in PEM.
     pub(crate) ca_bundle: Vec<u8>,
     /// Files made up for clients that read no variable.
     pub(crate) files: Vec<MadeUp>,
@@ -91,6 +92,7 @@ pub(crate) fn spec(wanted: Wanted<'_>) -> Result<Spec, Failure> {
                 .collect::<Result<_, _>>()?,
             mask,
             ca: Some(CaBundle {
+                system: trust::system(),
                 pem: wanted.ca_bundle,
                 at: CA_BUNDLE.into(),
                 over: BUNDLES.iter().map(PathBuf::from).collect(),

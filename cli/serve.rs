@@ -37,9 +37,9 @@ pub(crate) fn serve(asked: args::Serve, folders: &Folders, json: bool) -> Result
     let engine = Arc::new(Engine::open(runtime, folders, doors.addresses.clone())?);
     engine.require_roots()?;
     let socket = asked.control.unwrap_or_else(|| folders.control_socket());
-    let served = engine
-        .runtime()
-        .block_on(until_told(&engine, folders, doors, &socket, json));
+    let served = engine.runtime().block_on(until_told(
+        &engine, folders, doors, &socket, asked.warm, json,
+    ));
     for place in &asked.listen {
         if let Listen::Unix(path) = place {
             let _ = fs::remove_file(path);
@@ -94,6 +94,7 @@ async fn until_told(
     folders: &Folders,
     doors: Doors,
     socket: &Path,
+    warm: usize,
     json: bool,
 ) -> Result<u8, Failure> {
     let cannot = |error| Failure::ours("cannot listen for signals").because(error);
@@ -117,7 +118,12 @@ async fn until_told(
         });
     }
     let files = Arc::new(Files::default());
-    let sandboxes = Sandboxes::new(Arc::clone(engine), folders.clone(), Arc::clone(&files));
+    let sandboxes = Sandboxes::new(
+        Arc::clone(engine),
+        folders.clone(),
+        Arc::clone(&files),
+        warm,
+    );
     let sandboxes = Arc::new(sandboxes);
     let projects = Arc::new(Here {
         files,

@@ -334,6 +334,55 @@ fn an_agent_runs_step_by_step_and_decides_the_next_by_the_answer() {
 }
 
 #[test]
+fn the_next_steps_sandbox_is_built_beforehand_and_used_only_where_it_fits() {
+    let release = Release::new();
+    let serving = release.world.serve();
+    let run = serving.create_run(&release.world).run;
+    let path = format!("/v1/runs/{run}");
+    let layers = release.world.path(&format!("state/runs/{run}/layers"));
+    let post = |body: Value| {
+        let (status, step) = call(&release, "POST", &format!("{path}/steps"), Some(&body));
+        assert_eq!(
+            (status, &step["outcome"]),
+            (200, &json!("passed")),
+            "{step}"
+        );
+    };
+    post(json!({"name": "one", "shell": "echo > first"}));
+    // Each sandbox has its layer: the next step's is there before the step.
+    until(|| layers.join("002").exists());
+    post(json!({"name": "two", "shell": "cat first && echo > second"}));
+    until(|| layers.join("003").exists());
+    // With another limit it is another sandbox, over a layer of its own.
+    post(json!({"name": "three", "shell": "cat second && echo > third", "memory": "700MiB"}));
+    until(|| layers.join("005").exists());
+    call(&release, "DELETE", &path, None);
+    until(|| !layers.join("005").exists());
+    let mut kept: Vec<_> = std::fs::read_dir(&layers)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    kept.sort();
+    assert_eq!(kept, ["001", "002", "004"]);
+    release
+        .world
+        .valetkey(&["changes", "show", &run])
+        .passed()
+        .says("first")
+        .says("second")
+        .says("third");
+}
+
+/// Waits for what a process does by itself soon.
+fn until(is_so: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !is_so() {
+        assert!(std::time::Instant::now() < end, "it did not come about");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_step_that_is_asked_for_is_told() {
     let release = Release::new();
     let serving = release.world.serve();

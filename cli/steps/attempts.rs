@@ -9,7 +9,7 @@ use super::file::Planned;
 use super::report::step_tally;
 use super::retry::{self, Cause, codes_since};
 use super::touched::Touched;
-use super::{Context, Ended, Layer, Layers, Sink, run_step};
+use super::{Ahead, Context, Ended, Layer, Layers, Sink, run_step};
 use crate::failure::Failure;
 
 /// What became of a step.
@@ -52,12 +52,14 @@ impl Attempted {
     }
 }
 
-/// Runs a step over the layers `below`, the oldest first, and again as it asks for. Each attempt begins anew from there.
+/// Runs a step over the layers `below`, the oldest first, and again as it asks for. Each attempt begins anew from there;
+/// the first one takes the sandbox that was built `ahead`, if that is what it needs.
 pub(crate) fn attempt(
     context: &Context<'_>,
     step: &Planned,
     layers: Option<&Layers>,
     below: &[Layer],
+    mut ahead: Option<Ahead>,
     sink: &dyn Sink,
 ) -> Attempted {
     let started = Timestamp::now();
@@ -67,13 +69,15 @@ pub(crate) fn attempt(
         let number = u32::try_from(retried.len() + 1).unwrap_or(u32::MAX);
         let before = watches.then(|| step_tally(context, &step.spec));
         let mut layer = None;
-        let ended = layers
-            .map(|layers| layers.add(below))
-            .transpose()
-            .and_then(|made| {
-                layer = made;
-                run_step(context, &step.spec, number, layer.as_ref(), sink)
-            });
+        let built = (ahead.take()).and_then(|ahead| ahead.take(context, &step.spec, layers));
+        let made = match built {
+            Some((layer, built)) => Ok((layer, Some(built))),
+            None => (layers.map(|layers| layers.add(below)).transpose()).map(|layer| (layer, None)),
+        };
+        let ended = made.and_then(|(made, built)| {
+            layer = made;
+            run_step(context, &step.spec, number, layer.as_ref(), built, sink)
+        });
         let outcome = outcome(&ended);
         let may_again =
             number <= step.retries && !context.interruption.is_asked() && context.run.is_active();

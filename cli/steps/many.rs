@@ -50,7 +50,7 @@ pub(crate) fn run_all(
         }
     };
     if let [only] = plan.steps.as_slice() {
-        let attempted = attempt(context, only, layers, &[], sink);
+        let attempted = attempt(context, only, layers, &[], None, sink);
         all.settle(0, attempted);
         return all.progress;
     }
@@ -72,7 +72,7 @@ pub(crate) fn run_all(
                 let (below, ended) = (all.below(step), ended.clone());
                 scope.spawn(move || {
                     let planned = &plan.steps[step];
-                    let attempted = attempt(context, planned, layers, &below, sink);
+                    let attempted = attempt(context, planned, layers, &below, None, sink);
                     // The other end is held as long as something runs.
                     let _ = ended.send((step, attempted));
                 });

@@ -1,5 +1,6 @@
 //! The steps of a run: what one is, in which order they run, and what is told of them.
 
+mod ahead;
 mod attempts;
 mod file;
 mod graph;
@@ -13,6 +14,7 @@ mod shown;
 mod sink;
 mod touched;
 
+pub(crate) use ahead::Ahead;
 pub(crate) use attempts::{Attempted, attempt};
 pub(crate) use file::{Plan, Planned, read, read_one};
 pub(crate) use labelled::Labelled;

@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 
 use broker::Run;
-use launcher::{Finished, Isolation, Stdin, Stream};
+use launcher::{Finished, Isolation, Started, Stdin, Stream};
 use policies::{Limits, NetworkMode, StepName};
 
 use super::{Layer, Sink};
@@ -66,7 +66,7 @@ pub(crate) struct Ended {
 }
 
 /// Runs a step once; everything it started has ended when this returns. Where the workspace is an overlay, `layer` is
-/// what it writes to.
+/// what it writes to. `built` is its sandbox, where that was made beforehand.
 ///
 /// # Errors
 /// Nothing of the command has run.
@@ -75,10 +75,11 @@ pub(crate) fn run_step(
     step: &StepSpec,
     attempt: u32,
     layer: Option<&Layer>,
+    built: Option<Started>,
     sink: &dyn Sink,
 ) -> Result<Ended, Failure> {
     sink.started(step, attempt);
-    let ended = sandboxed(context, step, layer, sink);
+    let ended = sandboxed(context, step, layer, built, sink);
     sink.ended(step, attempt, ended.as_ref());
     ended
 }
@@ -87,54 +88,33 @@ fn sandboxed(
     context: &Context<'_>,
     step: &StepSpec,
     layer: Option<&Layer>,
+    built: Option<Started>,
     sink: &dyn Sink,
 ) -> Result<Ended, Failure> {
     let Context {
-        folders,
         project,
         engine,
         run,
         interruption,
-        isolation,
         console,
+        ..
     } = context;
     let rights = step.rights.as_ref();
-    let policy = run.policy().for_step(rights.map(StepName::as_str));
-    let network = policy.sandbox().network;
-    let mut spec = sandbox::spec(sandbox::Wanted {
-        folders,
-        project,
-        layer: layer.map(Layer::mode),
-        network,
-        environment: match network {
-            // Where there is no proxy, its variables would only make errors harder to understand.
-            NetworkMode::None => run.environment_of(rights),
-            NetworkMode::ProxyOnly => {
-                engine::environment(run, engine::INSIDE, sandbox::CA_BUNDLE, None, rights)
-            }
-        },
-        env: step.env.clone(),
-        limits: &step.limits,
-        stdin: console.stdin(step.stdin),
-        terminal: console.window(),
-        ca_bundle: trust::with_system(run.authority().ca_pem()),
-        files: Vec::new(),
-        mask: engine
-            .broker
-            .secret_files()
-            .map_err(engine::broker_failure)?,
-        command: step.command.clone(),
-        isolation: *isolation,
-    })?;
     let cannot = |error| sandbox::cannot_build(project, error);
-    let mut started = match build(&spec, step, sink) {
-        Err(launcher::Error::NoOverlay { why }) if spec.no_overlay.is_none() => {
-            spec.no_overlay = Some(why);
-            build(&spec, step, sink)
+    let mut started = match built {
+        Some(started) => started,
+        None => {
+            let mut spec = spec(context, step, layer)?;
+            match build(&spec, step, sink) {
+                Err(launcher::Error::NoOverlay { why }) if spec.no_overlay.is_none() => {
+                    spec.no_overlay = Some(why);
+                    build(&spec, step, sink)
+                }
+                built => built,
+            }
+            .map_err(cannot)?
         }
-        built => built,
-    }
-    .map_err(cannot)?;
+    };
     // Closed when the command has ended.
     let open = match started.doors.take() {
         Some(doors) => Some(engine.serve_run(doors, run, rights)?),
@@ -165,12 +145,57 @@ fn sandboxed(
     Ok(Ended { finished, cutoff })
 }
 
+/// What the launcher shall build for a step.
+pub(super) fn spec(
+    context: &Context<'_>,
+    step: &StepSpec,
+    layer: Option<&Layer>,
+) -> Result<launcher::Spec, Failure> {
+    let Context {
+        folders,
+        project,
+        engine,
+        run,
+        isolation,
+        console,
+        ..
+    } = context;
+    let rights = step.rights.as_ref();
+    let policy = run.policy().for_step(rights.map(StepName::as_str));
+    let network = policy.sandbox().network;
+    sandbox::spec(sandbox::Wanted {
+        folders,
+        project,
+        layer: layer.map(Layer::mode),
+        network,
+        environment: match network {
+            // Where there is no proxy, its variables would only make errors harder to understand.
+            NetworkMode::None => run.environment_of(rights),
+            NetworkMode::ProxyOnly => {
+                engine::environment(run, engine::INSIDE, sandbox::CA_BUNDLE, None, rights)
+            }
+        },
+        env: step.env.clone(),
+        limits: &step.limits,
+        stdin: console.stdin(step.stdin),
+        terminal: console.window(),
+        ca_bundle: trust::after_system(run.authority().ca_pem()),
+        files: Vec::new(),
+        mask: engine
+            .broker
+            .secret_files()
+            .map_err(engine::broker_failure)?,
+        command: step.command.clone(),
+        isolation: *isolation,
+    })
+}
+
 /// Builds the sandbox and says what is to be known of it.
 fn build(
     spec: &launcher::Spec,
     step: &StepSpec,
     sink: &dyn Sink,
-) -> Result<launcher::Started, launcher::Error> {
+) -> Result<Started, launcher::Error> {
     let prepared = launcher::prepare(spec)?;
     let mut notes = prepared.notes().to_vec();
     if !prepared.not_isolated().is_empty() {

@@ -145,6 +145,15 @@ pub(crate) fn perform(
             let (folder, at) = site.find(at);
             make_file(folder, at, *mode, bytes)
         }
+        Op::Join { at, first, bytes } => {
+            let (folder, at) = site.find(at);
+            let file = create(folder, at, 0o444)?;
+            if let Some(first) = first {
+                let from = trees.get(*first).ok_or(Errno::BADF)?;
+                send_all(&file, from)?;
+            }
+            write_all(&file, bytes)
+        }
         Op::Copy { from, at } => {
             let (folder, at) = site.find(at);
             copy_file(from, folder, at)
@@ -250,11 +259,29 @@ fn forbid_user_namespaces(proc: BorrowedFd<'_>) -> Result<(), Errno> {
 }
 
 fn make_file(root: BorrowedFd<'_>, at: &CStr, mode: u32, bytes: &[u8]) -> Result<(), Errno> {
+    write_all(&create(root, at, mode)?, bytes)
+}
+
+fn create(root: BorrowedFd<'_>, at: &CStr, mode: u32) -> Result<OwnedFd, Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(root, at, flags, Mode::from(mode))?;
+    rustix::fs::openat(root, at, flags, Mode::from(mode))
+}
+
+fn send_all(file: &OwnedFd, from: &OwnedFd) -> Result<(), Errno> {
+    const AT_ONCE: usize = 1 << 20;
+    loop {
+        match rustix::fs::sendfile(file, from, None, AT_ONCE) {
+            Ok(0) => return Ok(()),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+fn write_all(file: &OwnedFd, bytes: &[u8]) -> Result<(), Errno> {
     let mut rest = bytes;
     while !rest.is_empty() {
-        match rustix::io::write(&file, rest) {
+        match rustix::io::write(file, rest) {
             Ok(written) => rest = &rest[written..],
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),

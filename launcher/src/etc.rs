@@ -121,7 +121,8 @@ fn look_for_versioned() -> Vec<PathBuf> {
 
 /// Puts the bundle at its own place and over the host's, where the view shows those.
 pub(crate) fn certificates(layout: &mut Layout, bundle: &CaBundle) -> Result<(), Error> {
-    layout.file(&bundle.at, bundle.pem.clone())?;
+    let made = layout.joined(bundle.system.as_deref(), &bundle.pem)?;
+    layout.show_made(&made, &bundle.at)?;
     let mut covered: Vec<PathBuf> = Vec::new();
     for place in &bundle.over {
         // Several names of one file are one place.
@@ -129,7 +130,7 @@ pub(crate) fn certificates(layout: &mut Layout, bundle: &CaBundle) -> Result<(),
             continue;
         };
         if layout.is_shown(&real) && real.is_file() && !covered.contains(&real) {
-            layout.file(&real, bundle.pem.clone())?;
+            layout.show_made(&made, &real)?;
             covered.push(real);
         }
     }

@@ -3,16 +3,18 @@
 use std::collections::HashSet;
 use std::ffi::{CString, OsString};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use crate::child_files::{NODEV, NOEXEC, NOSUID, RDONLY};
 use crate::error::Error;
 use crate::given::MAX_SOURCES;
 use crate::owner::Owner;
+use crate::paths::lies_in;
+pub(crate) use crate::paths::{c_string, is_dir, refused, relative};
 use crate::plan::{Files, IfMissing, Op, Source};
 use crate::weaken::{Layer, Weaken};
 
@@ -223,21 +225,72 @@ impl Layout {
             });
             return Ok(());
         }
-        self.made += 1;
-        let from = format!(".sandbox/file-{}", self.made);
-        let from = CString::new(from).expect("the name holds no NUL");
+        let from = self.name();
         self.files.ops.push(Op::File {
             at: from.clone(),
             mode: 0o444,
             bytes,
         });
-        self.files.ops.push(Op::ShowAgain {
-            from,
+        self.show_made(&from, path)
+    }
+
+    /// Makes a file that holds what a file of the host does, followed by `bytes`, to be shown by [`Self::show_made`].
+    pub(crate) fn joined(&mut self, host: Option<&Path>, bytes: &[u8]) -> Result<CString, Error> {
+        let first = match host {
+            Some(host) => {
+                let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+                let file = std::fs::OpenOptions::new()
+                    .read(true)
+                    .custom_flags(flags)
+                    .open(host)
+                    .map_err(|error| refused("certificate bundle", host, &error.to_string()))?;
+                self.trees.push(file.into());
+                Some(self.add(Source::Tree)?)
+            }
+            None => None,
+        };
+        let at = self.name();
+        self.push(Op::Join {
+            at: at.clone(),
+            first,
+            bytes: bytes.to_vec(),
+        });
+        Ok(at)
+    }
+
+    /// Shows a file that was made beside the root at `path`, read-only.
+    pub(crate) fn show_made(&mut self, from: &CString, path: &Path) -> Result<(), Error> {
+        if !self.is_shown(path) {
+            self.parents(path.parent().unwrap_or(path))?;
+            self.push(Op::File {
+                at: relative(path)?,
+                mode: 0o444,
+                bytes: Vec::new(),
+            });
+        }
+        self.push(Op::ShowAgain {
+            from: from.clone(),
             at: relative(path)?,
             attributes: RDONLY | NOSUID | NODEV | NOEXEC,
             if_missing: IfMissing::Fail,
         });
         Ok(())
+    }
+
+    /// A name beside the root.
+    fn name(&mut self) -> CString {
+        self.made += 1;
+        CString::new(format!(".sandbox/file-{}", self.made)).expect("the name holds no NUL")
+    }
+
+    fn add(&mut self, source: Source) -> Result<usize, Error> {
+        if self.before + self.files.sources.len() == MAX_SOURCES {
+            return Err(Error::Request(format!(
+                "the view shows more than {MAX_SOURCES} places of the host; name folders above them"
+            )));
+        }
+        self.files.sources.push(source);
+        Ok(self.before + self.files.sources.len() - 1)
     }
 
     /// Makes a file that holds what a file of the host does, in a folder of the sandbox's own.
@@ -350,11 +403,6 @@ impl Layout {
         ownership: Ownership,
         recursive: bool,
     ) -> Result<usize, Error> {
-        if self.before + self.files.sources.len() == MAX_SOURCES {
-            return Err(Error::Request(format!(
-                "the view shows more than {MAX_SOURCES} places of the host; name folders above them"
-            )));
-        }
         let mut attributes = match access {
             Access::ReadOnly => RDONLY | NOSUID | NODEV,
             Access::Writable => NOSUID | NODEV,
@@ -391,8 +439,7 @@ impl Layout {
                 attributes,
             }
         };
-        self.files.sources.push(source);
-        Ok(self.before + self.files.sources.len() - 1)
+        self.add(source)
     }
 }
 
@@ -430,45 +477,4 @@ pub(crate) fn open(
         Errno::NOENT => refused(what, host, "there is nothing at this path"),
         errno => refused(what, host, &std::io::Error::from(errno).to_string()),
     })
-}
-
-/// `Path::starts_with`, which takes the two apart each time, for paths that may be compared as they stand.
-fn lies_in(path: &Path, folder: &Path) -> bool {
-    let (bytes, above) = (path.as_os_str().as_bytes(), folder.as_os_str().as_bytes());
-    match bytes.strip_prefix(above) {
-        Some(rest) => rest.is_empty() || rest[0] == b'/' || path.starts_with(folder),
-        // Written in two ways, they may mean the same.
-        None => (is_unusual(bytes) || is_unusual(above)) && path.starts_with(folder),
-    }
-}
-
-/// Whether a path has parts that say nothing.
-fn is_unusual(path: &[u8]) -> bool {
-    path.windows(2).any(|pair| pair == b"//" || pair == b"/.")
-}
-
-/// Whether something is a folder.
-pub(crate) fn is_dir(stat: &Stat) -> bool {
-    FileType::from_raw_mode(stat.st_mode) == FileType::Directory
-}
-
-/// An error about a path of the view.
-pub(crate) fn refused(what: &'static str, path: &Path, why: &str) -> Error {
-    Error::View {
-        what,
-        path: path.to_owned(),
-        why: why.to_owned(),
-    }
-}
-
-/// A path as the child takes it, relative to the new root.
-pub(crate) fn relative(path: &Path) -> Result<CString, Error> {
-    c_string(path.strip_prefix("/").unwrap_or(path))
-}
-
-/// A path as a C string.
-pub(crate) fn c_string(path: impl AsRef<Path>) -> Result<CString, Error> {
-    let path = path.as_ref();
-    CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| refused("path", path, "a path cannot hold a NUL byte"))
 }

@@ -79,6 +79,8 @@ mod owner;
 #[cfg(target_os = "linux")]
 mod pace;
 #[cfg(target_os = "linux")]
+mod paths;
+#[cfg(target_os = "linux")]
 mod plan;
 #[cfg(target_os = "linux")]
 mod prepare;

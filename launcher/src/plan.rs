@@ -106,6 +106,13 @@ pub(crate) enum Op {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
+    /// Makes a file that holds what a source does, which is an open file, followed by `bytes`.
+    Join {
+        at: CString,
+        first: Option<usize>,
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+    },
     /// Makes a file that holds what a file of the host does, if the sandbox's user may read that.
     Copy { from: CString, at: CString },
     /// Makes a symbolic link.
@@ -244,6 +251,7 @@ impl Op {
         match self {
             Self::Dir { at, .. } => format!("making the folder {}", path(at)),
             Self::File { at, .. } => format!("making the file {}", path(at)),
+            Self::Join { at, .. } => format!("making the file {}", path(at)),
             Self::Copy { from, .. } => format!("copying `{}`", from.to_string_lossy()),
             Self::Link { at, .. } => format!("making the link {}", path(at)),
             Self::Show { at, .. } => format!("showing {}", path(at)),

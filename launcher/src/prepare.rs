@@ -111,6 +111,8 @@ pub fn prepare(spec: &Spec) -> Result<Prepared, Error> {
 fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
     let view = &spec.view;
     let _turn = Turn::take();
+    // Before there is a process that would not be alone in our group.
+    let cgroup = Cgroup::create(&spec.limits);
     let (owner, newborn) = zygote::next(spec.weaken)?;
     let started_by_root = owner.is_started_by_root();
     let mut layout = Layout::new(owner, &view.mask, spec.weaken)?;
@@ -164,7 +166,6 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
         .workdir
         .clone()
         .unwrap_or_else(|| folder.map_or(home.clone(), Path::to_owned));
-    let cgroup = Cgroup::create(&spec.limits);
     let notes = limit_notes(&spec.limits, cgroup.as_ref());
     layout.notes.extend(notes);
     let is_written_through = view

@@ -146,7 +146,9 @@ pub enum WorkspaceMode {
 /// A certificate bundle, laid over every place where clients look for one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaBundle {
-    /// The bundle, system roots included, in PEM.
+    /// A file of the host, the system's bundle, that it begins with.
+    pub system: Option<PathBuf>,
+    /// What follows, in PEM.
     pub pem: Vec<u8>,
     /// Where it stands inside, for the variables that name it.
     pub at: PathBuf,

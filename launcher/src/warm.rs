@@ -11,6 +11,7 @@ use crate::prepare::{command, prepare};
 use crate::search::{Found, Search};
 use crate::spec::{Isolation, Spec, Stdin, View};
 use crate::start::Started;
+use crate::weaken::Weaken;
 use crate::workspace;
 
 /// A sandbox that stands and waits for its command. Dropping it ends it.
@@ -53,12 +54,12 @@ impl Warm {
         spec.argv = vec!["/".into()];
         spec.env.clear();
         spec.workdir = None;
-        let before = Seen::now(&spec.view)?;
+        let before = Seen::now(&spec.view, spec.weaken)?;
         let mut prepared = prepare(&spec)?;
         let (home, path) = (prepared.home.clone(), std::mem::take(&mut prepared.path));
         let notes = std::mem::take(&mut prepared.notes);
         let started = prepared.start()?;
-        let seen = Seen::now(&spec.view)?;
+        let seen = Seen::now(&spec.view, spec.weaken)?;
         if before != seen {
             return Err(Error::Request(
                 "what is hidden changed while the sandbox was built".into(),
@@ -85,7 +86,7 @@ impl Warm {
         if !self.started.is_standing() || !is_built_alike(&self.spec, spec) {
             return None;
         }
-        if Seen::now(&spec.view).ok()? != self.seen {
+        if Seen::now(&spec.view, spec.weaken).ok()? != self.seen {
             return None;
         }
         let workspace = spec.view.workspace.as_ref();
@@ -101,15 +102,15 @@ impl Warm {
 }
 
 impl Seen {
-    fn now(view: &View) -> Result<Self, Error> {
+    fn now(view: &View, weaken: Weaken) -> Result<Self, Error> {
         let found = match &view.workspace {
             Some(asked) => {
-                let (place, globs) = workspace::open_folder(asked, &view.home)?;
+                let (place, globs) = workspace::open_folder(asked, &view.home, weaken)?;
                 Some(Search::run(&asked.host, &place, &globs)?.into_found())
             }
             None => None,
         };
-        let read = |host: &PathBuf| workspace::search_to_read(host);
+        let read = |host: &PathBuf| workspace::search_to_read(host, weaken);
         Ok(Self {
             found,
             masks: view.mask.iter().map(|mask| real(mask)).collect(),

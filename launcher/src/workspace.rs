@@ -127,8 +127,8 @@ pub(crate) fn show_to_read(layout: &mut Layout, host: &Path) -> Result<(), Error
 }
 
 /// What is hidden in a host path that the policy's `read` names.
-pub(crate) fn search_to_read(host: &Path) -> Result<Found, Error> {
-    let (place, stat) = open(READ, host)?;
+pub(crate) fn search_to_read(host: &Path, weaken: Weaken) -> Result<Found, Error> {
+    let (place, stat) = open(READ, host, weaken)?;
     match is_dir(&stat) {
         true => Ok(Search::run(host, &place, &[])?.into_found()),
         false => Ok(Found::default()),

@@ -256,12 +256,18 @@ fn the_certificate_bundle_covers_the_systems() {
     let system = PathBuf::from("/etc/ssl/certs/ca-certificates.crt");
     let sandbox = Box::shell("cat /etc/valetkey/ca.pem; cat /etc/ssl/certs/ca-certificates.crt 2>/dev/null || cat /etc/valetkey/ca.pem").with(|spec| {
         spec.view.ca = Some(CaBundle {
+            system: None,
             pem: b"our bundle\n".to_vec(),
             at: "/etc/valetkey/ca.pem".into(),
             over: vec![system],
         });
     });
     assert_eq!(sandbox.output(), "our bundle\nour bundle\n");
+    // The system's own authorities come first.
+    let first = sandbox.folder.path().join("bundle.pem");
+    std::fs::write(&first, "theirs\n").unwrap();
+    let sandbox = sandbox.with(|spec| spec.view.ca.as_mut().unwrap().system = Some(first));
+    assert_eq!(sandbox.output(), "theirs\nour bundle\ntheirs\nour bundle\n");
 }
 
 #[test]

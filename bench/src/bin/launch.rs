@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use launcher::{Limits, NetworkMode, Spec, Workspace, WorkspaceMode, prepare};
+use launcher::{Limits, NetworkMode, Spec, Warm, Workspace, WorkspaceMode, prepare};
 
 /// One way to run `/bin/true`.
 struct Way {
@@ -59,8 +59,34 @@ fn main() -> io::Result<()> {
             crowd / first_crowd
         );
     }
+    warm(folder.path(), times, floor)?;
     phases(folder.path(), times)?;
     idle(folder.path(), many)
+}
+
+/// From the command to its end, where the sandbox stood before.
+fn warm(folder: &Path, times: usize, floor: Option<(f64, f64)>) -> io::Result<()> {
+    let folder = folder.join("warm");
+    let spec = spec(&folder, 0, NetworkMode::ProxyOnly, &["/bin/true"])?;
+    let mut all = Vec::with_capacity(times);
+    for _ in 0..times {
+        let warm = Warm::build(&spec).map_err(io::Error::other)?;
+        let began = Instant::now();
+        let started = warm.dispatch(&spec);
+        let mut started = started.ok_or_else(|| io::Error::other("it does not fit"))?;
+        started.release().map_err(io::Error::other)?;
+        let _ = started.wait(&mut |_, _| {});
+        all.push(millis(began.elapsed()));
+    }
+    all.sort_by(f64::total_cmp);
+    let median = all[times / 2];
+    let first = floor.map_or(median, |(alone, _)| alone);
+    println!(
+        "{:44} {median:7.2} ms ({:5.1} times)",
+        "a sandbox that stood before, everything on",
+        median / first
+    );
+    Ok(())
 }
 
 /// Where the time of the whole sandbox goes.

@@ -320,7 +320,12 @@ impl Building<'_> {
             return Ok(env);
         };
         let place = self.scratch.path().join("ca-bundle.pem");
-        std::fs::write(&place, &bundle.pem)
+        let whole = match &bundle.system {
+            Some(system) => std::fs::read(system),
+            None => Ok(Vec::new()),
+        };
+        whole
+            .and_then(|whole| std::fs::write(&place, [&whole[..], &bundle.pem].concat()))
             .map_err(|error| refused("certificate bundle", &place, &error.to_string()))?;
         self.rules.allow_system(&place, Right::Read)?;
         let (from, to) = (

@@ -1,6 +1,6 @@
 //! How the sandbox's file system is laid out: which host trees stand where, and what covers them.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::{CString, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -200,6 +200,35 @@ impl Layout {
             attributes: RDONLY | NOSUID | NODEV | NOEXEC,
             if_missing: IfMissing::Skip,
         });
+        Ok(())
+    }
+
+    /// Makes each folder between `top`, which can be written, and one of these paths or a mask a place of its own, so that
+    /// it cannot be renamed: what is covered is found by its path, and the next sandbox would look for it there.
+    pub(crate) fn pin_above(
+        &mut self,
+        top: &Path,
+        paths: impl Iterator<Item = PathBuf>,
+    ) -> Result<(), Error> {
+        if self.weaken.is_off(Layer::Hide) {
+            return Ok(());
+        }
+        // From the top down, or a place would be covered by the one above it.
+        let mut folders = BTreeSet::new();
+        for path in paths.chain(self.masks.iter().cloned()) {
+            let above = path.ancestors().skip(1);
+            let within = above.take_while(|folder| *folder != top && folder.starts_with(top));
+            folders.extend(within.map(Path::to_owned));
+        }
+        for folder in folders {
+            let at = relative(&folder)?;
+            self.push(Op::ShowAgain {
+                from: at.clone(),
+                at,
+                attributes: NOSUID | NODEV,
+                if_missing: IfMissing::Skip,
+            });
+        }
         Ok(())
     }
 

@@ -56,6 +56,12 @@ pub(crate) fn show(
             layout.show(WHAT, host, Access::Writable, Ownership::Sandbox)?
         }
     }
+    if matches!(workspace.mode, WorkspaceMode::ReadWrite) {
+        let hidden = found.hidden.iter().map(|(path, _)| host.join(path));
+        let shown = found.git_configs.iter().map(|(path, _)| host.join(path));
+        let protected = workspace.protect.iter().map(|path| host.join(path));
+        layout.pin_above(host, hidden.chain(shown).chain(protected))?;
+    }
     for (path, is_dir) in &found.hidden {
         layout.cover(&host.join(path), *is_dir)?;
     }

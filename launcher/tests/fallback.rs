@@ -87,6 +87,23 @@ fn namespaces_are_not_replaced_by_something_weaker_unasked() {
 }
 
 #[test]
+fn a_sandbox_that_was_not_released_ends_when_it_is_told_to() {
+    where_namespaces_are_refused(
+        "fallback::a_sandbox_that_was_not_released_ends_when_it_is_told_to",
+        || {
+            let sandbox = landlocked("echo ran > ran");
+            drop(sandbox.start());
+            let started = sandbox.start();
+            started.killer().kill();
+            drop(started);
+            let finished = sandbox.start().wait(&mut |_, _| {});
+            assert_ne!(finished.outcome, Outcome::Passed);
+            assert!(!sandbox.upper().join("ran").exists());
+        },
+    );
+}
+
+#[test]
 fn the_workspace_is_a_copy_and_its_changes_are_kept_as_a_layer() {
     where_namespaces_are_refused(
         "fallback::the_workspace_is_a_copy_and_its_changes_are_kept_as_a_layer",

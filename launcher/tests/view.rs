@@ -106,6 +106,31 @@ fn the_home_is_an_empty_one_of_its_own() {
 }
 
 #[test]
+fn a_folder_above_something_hidden_cannot_be_moved_for_the_next_sandbox() {
+    as_each_user(
+        "view::a_folder_above_something_hidden_cannot_be_moved_for_the_next_sandbox",
+        || {
+            let moving = "mv .git g; mv .docker d; mv conf/keys conf/k; mv conf c; mv a/b a/c && echo moved; \
+                          echo new > conf/new";
+            let sandbox = Box::shell(moving)
+                .mode(WorkspaceMode::ReadWrite)
+                .file(".git/config", "url = https://user:test-secret-1@host/x")
+                .file(".git/HEAD", "")
+                .file(".docker/config.json", "test-secret-2")
+                .file("conf/keys/openai", "test-secret-3")
+                .file("a/b/c", "text");
+            let key = sandbox.work().join("conf/keys/openai");
+            let sandbox = sandbox.with(|spec| spec.view.mask.push(key));
+            // What has nothing hidden below it can be moved, and files be written beside what is hidden.
+            assert_eq!(sandbox.output(), "moved\n");
+            assert!(sandbox.work().join("conf/new").exists());
+            let sandbox = sandbox.with(|spec| spec.argv[2] = "grep -r test-secret . ; true".into());
+            assert_eq!(sandbox.output(), "");
+        },
+    );
+}
+
+#[test]
 fn files_that_hold_credentials_are_hidden_in_every_mode() {
     as_each_user(
         "view::files_that_hold_credentials_are_hidden_in_every_mode",

@@ -46,7 +46,13 @@ pub(crate) fn run(command: &Command, asking: &[Instruction], wires: &Wires) -> !
         }
     };
     tell(control, Report::Ready);
-    if !wait_for_word(control) {
+    // It may be told to end before there is a command.
+    let mut waiting = [
+        PollFd::new(&control, PollFlags::IN),
+        PollFd::from_borrowed_fd(sys::borrowed(wires.bell), PollFlags::IN),
+    ];
+    while poll(&mut waiting, None) == Err(Errno::INTR) {}
+    if !waiting[1].revents().is_empty() || !wait_for_word(control) {
         sys::exit(125);
     }
     let child = match sys::fork() {

@@ -12,6 +12,7 @@ use proxy::{DoorsOfRun, OpenDoors, Places, Proxy, ProxySettings, TakenConnection
 use sdk::RunId;
 use sdk::tally::Tallies;
 use tokio::runtime::Runtime;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::failure::Failure;
 use crate::folders::Folders;
@@ -129,13 +130,14 @@ impl Engine {
             })
     }
 
-    /// Ends the sandbox when its run is revoked, or its time is over: what has no rights any more shall not go on.
-    pub(crate) fn end_with_run(&self, killer: Killer, run: &Arc<Run>) {
+    /// Ends the sandbox when its run is revoked, or its time is over, for as long as what is returned is held: what has
+    /// no rights any more shall not go on.
+    pub(crate) fn end_with_run(&self, killer: Killer, run: &Arc<Run>) -> AbortOnDropHandle<()> {
         let run = Arc::clone(run);
-        self.runtime.spawn(async move {
+        AbortOnDropHandle::new(self.runtime.spawn(async move {
             run.ended().await;
             killer.kill();
-        });
+        }))
     }
 
     /// What a run reached so far, as a whole and step by step.

@@ -289,6 +289,26 @@ fn two_steps_side_by_side_may_write_to_one_new_folder() {
 }
 
 #[test]
+fn what_both_of_two_steps_side_by_side_wrote_is_told_and_taken_over() {
+    let world = World::new();
+    // A folder that was moved to its place is marked as one that shows nothing below it. The first to begin is the last to
+    // end, most likely.
+    let write = |name: &str, then: &str| format!("mkdir t; echo > t/{name}; mv t out; {then}");
+    let steps = [
+        step("one", &write("one", "sleep 1"), "needs = []"),
+        step("two", &write("two", "true"), "needs = []"),
+    ];
+    let report = report(&world, &steps.concat());
+    assert_eq!(report["outcome"], "passed", "{report}");
+    let shown = world.valetkey(&["changes", "show", "last"]).passed();
+    shown.says("out/one").says("out/two");
+    world.valetkey(&["changes", "apply", "last"]).passed();
+    for name in ["one", "two"] {
+        assert!(world.path("project/out").join(name).exists(), "{name}");
+    }
+}
+
+#[test]
 fn a_failed_steps_changes_are_dropped_alone_when_that_is_asked_for() {
     let world = World::new();
     let steps = [

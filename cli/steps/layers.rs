@@ -69,6 +69,15 @@ impl Layers {
         })
     }
 
+    /// Puts a layer above all others: layers count in the order in which their steps ended, not in which they began.
+    pub(crate) fn put_above(&self, layer: &Layer) -> Result<(), Failure> {
+        let mut state = self.state();
+        let name = layer.name();
+        state.record.layers.retain(|other| *other != name);
+        state.record.layers.push(name);
+        save(&state.record)
+    }
+
     /// Takes a layer out of the run's changes, and leaves it on the disk.
     pub(crate) fn set_aside(&self, layer: &Layer) -> Result<(), Failure> {
         let mut state = self.state();

@@ -143,6 +143,9 @@ impl All<'_> {
                     }
                 }
             } else {
+                if let Err(error) = layers.put_above(&layer) {
+                    self.sink.note(spec, &error.told());
+                }
                 self.merged.push((step, layer));
             }
         }

@@ -124,7 +124,7 @@ fn sandboxed(
         Some(brokered) => Some(engine.serve_brokered(brokered, run, rights)?),
         None => None,
     };
-    engine.end_with_run(started.killer(), run);
+    let ending = engine.end_with_run(started.killer(), run);
     let interruptible = interruption.ends(started.killer());
     let attached = console.attach(&mut started, interruption, engine.runtime())?;
     let released = started.release();
@@ -135,7 +135,7 @@ fn sandboxed(
     let mut finished = started.wait(&mut |stream: Stream, bytes: &[u8]| {
         sink.output(step, stream, bytes);
     });
-    drop((interruptible, attached));
+    drop((interruptible, attached, ending));
     drop((open, taken));
     interruption.explain(&mut finished);
     let cutoff = Cutoff::of(run, &finished);

@@ -1,6 +1,6 @@
 //! How the sandbox's file system is laid out: which host trees stand where, and what covers them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::ffi::{CString, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -56,7 +56,8 @@ pub(crate) struct Layout {
     /// What of the host is shown, and what in it is covered: for [`crate::Prepared::listing`].
     pub(crate) listed: Vec<(&'static str, PathBuf, Access)>,
     pub(crate) covered: Vec<PathBuf>,
-    masks: Vec<PathBuf>,
+    /// The masks that are there, by their real paths.
+    pub(crate) masks: Vec<PathBuf>,
     made: usize,
     /// What the kernel said when an overlay was tried.
     pub(crate) overlay_refused: Option<String>,
@@ -183,66 +184,6 @@ impl Layout {
         self.shown.push(at.to_owned());
     }
 
-    /// Covers a path with something empty that cannot be read.
-    pub(crate) fn cover(&mut self, path: &Path, is_dir: bool) -> Result<(), Error> {
-        if self.weaken.is_off(Layer::Hide) {
-            return Ok(());
-        }
-        self.covered.push(path.to_owned());
-        let from = if is_dir {
-            c".sandbox/no-folder"
-        } else {
-            c".sandbox/no-file"
-        };
-        self.files.ops.push(Op::ShowAgain {
-            from: from.into(),
-            at: relative(path)?,
-            attributes: RDONLY | NOSUID | NODEV | NOEXEC,
-            if_missing: IfMissing::Skip,
-        });
-        Ok(())
-    }
-
-    /// Makes each folder between `top`, which can be written, and one of these paths or a mask a place of its own, so that
-    /// it cannot be renamed: what is covered is found by its path, and the next sandbox would look for it there.
-    pub(crate) fn pin_above(
-        &mut self,
-        top: &Path,
-        paths: impl Iterator<Item = PathBuf>,
-    ) -> Result<(), Error> {
-        if self.weaken.is_off(Layer::Hide) {
-            return Ok(());
-        }
-        // From the top down, or a place would be covered by the one above it.
-        let mut folders = BTreeSet::new();
-        for path in paths.chain(self.masks.iter().cloned()) {
-            let above = path.ancestors().skip(1);
-            let within = above.take_while(|folder| *folder != top && folder.starts_with(top));
-            folders.extend(within.map(Path::to_owned));
-        }
-        for folder in folders {
-            let at = relative(&folder)?;
-            self.push(Op::ShowAgain {
-                from: at.clone(),
-                at,
-                attributes: NOSUID | NODEV,
-                if_missing: IfMissing::Skip,
-            });
-        }
-        Ok(())
-    }
-
-    /// Makes what stands at `path` read-only, wherever it is.
-    pub(crate) fn protect(&mut self, path: &Path) -> Result<(), Error> {
-        self.files.ops.push(Op::ShowAgain {
-            from: relative(path)?,
-            at: relative(path)?,
-            attributes: RDONLY | NOSUID | NODEV,
-            if_missing: IfMissing::Skip,
-        });
-        Ok(())
-    }
-
     /// Puts a made-up file at `path`: over what is shown there, or as a new file where the folder is ours.
     pub(crate) fn file(&mut self, path: &Path, bytes: Vec<u8>) -> Result<(), Error> {
         if !self.is_shown(path) {
@@ -332,16 +273,6 @@ impl Layout {
             from: c_string(host)?,
             at: relative(at)?,
         });
-        Ok(())
-    }
-
-    /// Covers every masked path that lies in something shown. Call it last.
-    pub(crate) fn cover_masks(&mut self) -> Result<(), Error> {
-        for mask in self.masks.clone() {
-            if self.is_shown(&mask) {
-                self.cover(&mask, mask.is_dir())?;
-            }
-        }
         Ok(())
     }
 

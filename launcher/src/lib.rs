@@ -39,6 +39,8 @@ mod child_terminal;
 #[cfg(target_os = "linux")]
 mod copied;
 #[cfg(target_os = "linux")]
+mod covers;
+#[cfg(target_os = "linux")]
 mod disk;
 #[cfg(target_os = "linux")]
 mod doctor;

@@ -21,6 +21,7 @@ mod limits;
 mod network;
 mod processes;
 mod programs;
+mod refused;
 mod reproduces;
 mod setup;
 mod terminal;

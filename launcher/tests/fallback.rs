@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use launcher::{Error, Isolation, NetworkMode, WorkspaceMode, prepare};
+use launcher::{Isolation, NetworkMode, WorkspaceMode, prepare};
 use sdk::report::{Failure, Limit, Outcome};
 
 use crate::changes::Run;

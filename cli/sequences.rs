@@ -13,6 +13,8 @@ use vte::{Params, Parser, Perform};
 pub(crate) enum Allowed {
     /// Colours, and erasing within the line, as progress bars do. What else it tries is shown as U+FFFD.
     Lines,
+    /// The same behind a label of ours, which must not be written over: nothing goes back in the line.
+    Labelled,
     /// What a program needs that has the whole screen for itself: moving, erasing, the alternate screen, keys, the mouse.
     Screen,
 }
@@ -89,7 +91,7 @@ impl Left {
 
 impl Screen {
     fn refuse(&mut self) {
-        if self.allowed == Allowed::Lines {
+        if self.allowed != Allowed::Screen {
             self.out.extend(REPLACEMENT);
         }
     }
@@ -134,13 +136,14 @@ impl Perform for Screen {
 
     fn execute(&mut self, byte: u8) {
         match (self.allowed, byte) {
-            (_, b'\t' | b'\n' | b'\r' | BACKSPACE) => self.out.push(byte),
+            (_, b'\t' | b'\n') => self.out.push(byte),
+            (Allowed::Lines | Allowed::Screen, b'\r' | BACKSPACE) => self.out.push(byte),
             (Allowed::Screen, BELL | VERTICAL_TAB | FORM_FEED | SHIFT_IN) => self.out.push(byte),
             (Allowed::Screen, SHIFT_OUT) => {
                 self.remember(Left::Charset, true);
                 self.out.push(byte);
             }
-            (Allowed::Lines | Allowed::Screen, _) => self.refuse(),
+            (Allowed::Lines | Allowed::Labelled | Allowed::Screen, _) => self.refuse(),
         }
     }
 
@@ -156,10 +159,12 @@ impl Perform for Screen {
             self.remember(Left::Colours, !is_bare);
             return self.write("", &numbers, "m");
         }
-        if let (b"", 'K') = (marks, action) {
+        // To the end of the line; otherwise the label would be erased.
+        let is_behind = self.allowed != Allowed::Labelled || is_bare;
+        if let (b"", 'K', true) = (marks, action, is_behind) {
             return self.write("", &numbers, "K");
         }
-        if self.allowed == Allowed::Lines {
+        if self.allowed != Allowed::Screen {
             return self.refuse();
         }
         let end = action.to_string();
@@ -195,7 +200,7 @@ impl Perform for Screen {
     }
 
     fn esc_dispatch(&mut self, marks: &[u8], ignored: bool, byte: u8) {
-        if ignored || self.allowed == Allowed::Lines {
+        if ignored || self.allowed != Allowed::Screen {
             return match (marks, byte) {
                 // The end of a string that was refused already.
                 (b"", b'\\') => {}
@@ -288,6 +293,21 @@ mod tests {
             );
             assert_eq!(shown(allowed, "\x1b[31mred\x1b[0m"), "\x1b[31mred\x1b[m");
         }
+    }
+
+    #[test]
+    fn behind_a_label_nothing_goes_back_in_the_line() {
+        let behind = |text: &str| shown(Allowed::Labelled, text);
+        assert_eq!(
+            behind("\x1b[31mred\t\x1b[K\n"),
+            "\x1b[31mred\t\x1b[K\n\x1b[0m"
+        );
+        for back in ["\x1b[2K", "\x1b[1K", "\x08", "\r", "\x1b[1G", "\x1b[9D"] {
+            let text = format!("{back}deploy | done");
+            assert_eq!(behind(&text), "\u{fffd}deploy | done", "{back:?}");
+        }
+        // A line that is the program's own may be written over.
+        assert_eq!(shown(Allowed::Lines, "50%\x08\x1b[2K"), "50%\x08\x1b[2K");
     }
 
     /// What commands the terminal to do what neither a text nor a screen needs.

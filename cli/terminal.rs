@@ -11,11 +11,6 @@ pub(crate) struct Shown<W: Write> {
 }
 
 impl<W: Write + IsTerminal> Shown<W> {
-    /// Text and colours, if it is a terminal.
-    pub(crate) fn new(to: W) -> Self {
-        Self::allowing(to, Allowed::Lines)
-    }
-
     /// What is `allowed`, if it is a terminal.
     pub(crate) fn allowing(to: W, allowed: Allowed) -> Self {
         let filter = to.is_terminal().then(|| Filter::new(allowed));

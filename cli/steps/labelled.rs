@@ -9,6 +9,7 @@ use launcher::Stream;
 use super::{Ended, Sink, StepSpec};
 use crate::failure::Failure;
 use crate::output::say;
+use crate::sequences::Allowed;
 use crate::terminal::Shown;
 
 /// Passes output on with a label before each line.
@@ -32,8 +33,8 @@ impl Labelled {
     pub(crate) fn new<'a>(names: impl Iterator<Item = &'a str>, json: bool, quiet: bool) -> Self {
         Self {
             state: Mutex::new(State {
-                out: Shown::new(io::stdout()),
-                err: Shown::new(io::stderr()),
+                out: Shown::allowing(io::stdout(), Allowed::Labelled),
+                err: Shown::allowing(io::stderr(), Allowed::Labelled),
                 begun: HashMap::new(),
                 noted: Vec::new(),
             }),

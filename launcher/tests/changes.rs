@@ -350,6 +350,33 @@ fn names_that_taking_over_uses_itself_are_refused() {
 }
 
 #[test]
+fn what_lies_in_something_refused_is_left_as_it_was() {
+    let sandbox = Box::shell("")
+        .file("src/a", "1")
+        .file("lib/b", "2")
+        .file("gone/c", "3");
+    let mut run = Run::over(sandbox);
+    run.step(
+        "rm -r src lib gone; mkfifo src; ln -s /etc lib; mkdir .valetkey-apply-x; echo x > .valetkey-apply-x/f; \
+         echo y > fine",
+    );
+    // Neither the old folder nor nothing in its place: it is as it was.
+    run.apply(&[]).unwrap();
+    assert_eq!(fs::read_to_string(run.work().join("src/a")).unwrap(), "1");
+    assert_eq!(fs::read_to_string(run.work().join("lib/b")).unwrap(), "2");
+    assert!(!run.work().join(".valetkey-apply-x").exists());
+    // What is not refused is taken over all the same.
+    assert!(run.work().join("fine").exists());
+    assert!(!run.work().join("gone").exists());
+    // A link that leads out, asked for by name, takes the folder's place.
+    run.apply(&["lib"]).unwrap();
+    assert_eq!(
+        fs::read_link(run.work().join("lib")).unwrap(),
+        Path::new("/etc")
+    );
+}
+
+#[test]
 fn a_chosen_file_in_a_new_folder_brings_the_folder_and_nothing_else() {
     let mut run = Run::over(Box::shell("").file("f", "1"));
     run.step("mkdir -p new/deep/er; echo 1 > new/deep/er/a; echo 2 > new/deep/er/b; echo 3 > new/c; rm f; mkdir f; echo 4 > f/g");

@@ -1,6 +1,6 @@
 //! Which changes are taken over, and in which pieces: each piece appears in the workspace at once, or not at all.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::Error;
@@ -48,6 +48,14 @@ pub(crate) fn choose(changes: &[Change], paths: &[PathBuf]) -> Result<Chosen, Er
         return Err(Error::Unchanged { path: path.clone() });
     }
     let is_chosen = |path: &Path| paths.is_empty() || paths.iter().any(|p| path.starts_with(p));
+    // What lies in something that is not taken over is not either: a folder whose replacement is refused keeps what is
+    // in it.
+    let refused: HashSet<&Path> = changes
+        .iter()
+        .filter(|change| is_refused(change, paths))
+        .map(|change| change.path.as_path())
+        .collect();
+    let is_in_refused = |path: &Path| path.ancestors().any(|above| refused.contains(above));
     let mut chosen = Chosen::default();
     let mut taken: Vec<usize> = Vec::new();
     let mut conflicts = Vec::new();
@@ -56,7 +64,7 @@ pub(crate) fn choose(changes: &[Change], paths: &[PathBuf]) -> Result<Chosen, Er
             chosen.left.push(index);
         } else if change.conflict.is_some() {
             conflicts.push(change.clone());
-        } else if is_refused(change, paths) {
+        } else if is_in_refused(&change.path) {
             chosen.left.push(index);
         } else {
             taken.push(index);

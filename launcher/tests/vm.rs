@@ -1,6 +1,6 @@
 //! The same tests again on a machine with a stock kernel and control groups of the second version.
 
-use crate::boot::{Files, Root, boot};
+use crate::boot::{DEBIAN, Files, Root, boot};
 use crate::support;
 
 /// What these tests are, on the machine.
@@ -33,7 +33,7 @@ fn the_sandbox_and_its_limits_are_the_same_on_an_older_kernel() {
         "/busybox mount -t securityfs s /sys/kernel/security; cat /sys/kernel/security/lsm; echo\n{}",
         each_user(&format!("{NOT_THERE} {SANDBOX} {BY_GROUPS}"))
     );
-    let Some(printed) = boot("kernel", &files(), Root::Disk, &script) else {
+    let Some(printed) = boot(DEBIAN, &files(), Root::Disk, &script) else {
         return;
     };
     for line in ["ROOT PASSED", "USER PASSED"] {
@@ -63,7 +63,7 @@ const NOT_THERE: &str = "--skip python_runs_where_it_is_installed --skip the_env
 #[test]
 fn a_sandbox_stands_on_an_initial_memory_disk() {
     let script = each_user(&format!("{NOT_THERE} basics::"));
-    let Some(printed) = boot("kernel", &files(), Root::Memory, &script) else {
+    let Some(printed) = boot(DEBIAN, &files(), Root::Memory, &script) else {
         return;
     };
     let (root, user) = printed.split_once("AS USER\n").unwrap();

@@ -478,7 +478,9 @@ fn network(mode: NetworkMode, weaken: Weaken) -> Network {
 
 /// A folder to build the new root on.
 fn stage() -> Result<CString, Error> {
-    ["/tmp", "/var/tmp", "/mnt", "/home", "/var"]
+    // What lies below it cannot be found any more while the sandbox is built, and trees are opened until then: nothing of
+    // the host's `/sys` is ever shown, but a project may well lie in `/tmp`.
+    ["/sys", "/mnt", "/var/tmp", "/tmp", "/var"]
         .into_iter()
         .find(|folder| Path::new(folder).is_dir())
         .map(|folder| CString::new(folder).expect("the name holds no NUL"))

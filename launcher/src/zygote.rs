@@ -30,6 +30,14 @@ pub(crate) struct Newborn {
     /// The channel to it. Before its first word it tells whether the process could be made.
     control: Option<OwnedFd>,
     running: Option<Running>,
+    /// Why it could not be made. It is told once, and may be asked for again.
+    refused: Option<(Other, i32)>,
+}
+
+/// What came of a request.
+enum Answer {
+    Born(Running),
+    Refused(Other, i32),
 }
 
 impl Newborn {
@@ -41,8 +49,14 @@ impl Newborn {
 
     /// Waits until it is born.
     pub(crate) fn born(&mut self) -> Result<&Running, Error> {
-        if self.running.is_none() {
-            self.running = Some(hear(self.control()?)?);
+        if self.running.is_none() && self.refused.is_none() {
+            match hear(self.control()?)? {
+                Answer::Born(running) => self.running = Some(running),
+                Answer::Refused(other, errno) => self.refused = Some((other, errno)),
+            }
+        }
+        if let Some((other, errno)) = self.refused {
+            return Err(crate::failure::other(other, errno));
         }
         let gone = || Error::Fault("the process was given away".into());
         self.running.as_ref().ok_or_else(gone)
@@ -66,20 +80,21 @@ impl Drop for Newborn {
     }
 }
 
-fn hear(control: &OwnedFd) -> Result<Running, Error> {
+fn hear(control: &OwnedFd) -> Result<Answer, Error> {
     match receive(control) {
         Some((Report::Born(pid), descriptors)) => {
             let mut descriptors = descriptors.into_iter();
             let pidfd = descriptors.next();
             let pidfd = pidfd.ok_or_else(|| Error::Fault("a process has no descriptor".into()))?;
-            Ok(Running::new(pid, pidfd, descriptors.next()))
+            let running = Running::new(pid, pidfd, descriptors.next());
+            Ok(Answer::Born(running))
         }
         Some((Report::Failed(Step::Other(other), errno), descriptors)) => {
             // It is to be waited for all the same.
             for pidfd in descriptors {
                 drop(Running::new(0, pidfd, None));
             }
-            Err(crate::failure::other(other, errno))
+            Ok(Answer::Refused(other, errno))
         }
         other => Err(Error::Fault(format!(
             "the process that sandboxes are born of said {other:?}"
@@ -166,6 +181,7 @@ fn ask_of(current: &mut Option<Zygote>, wanted: Wanted) -> Result<Newborn, Error
                 return Ok(Newborn {
                     control: Some(ours),
                     running: None,
+                    refused: None,
                 });
             }
             // Somebody ended it: there will be another.
@@ -308,4 +324,26 @@ fn channel() -> Result<(OwnedFd, OwnedFd), Error> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Each value is whole after each operation, so a panic elsewhere does not spoil it.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_process_could_not_be_made_is_told_each_time() {
+        let (ours, theirs) = channel().unwrap();
+        let refused = Report::Failed(Step::Other(Other::Namespaces), libc::EACCES);
+        send_with(&theirs, &refused.encode(), &[]).unwrap();
+        drop(theirs);
+        let mut newborn = Newborn {
+            control: Some(ours),
+            running: None,
+            refused: None,
+        };
+        for _ in 0..2 {
+            let error = newborn.born().unwrap_err().to_string();
+            assert!(error.contains("making namespaces"), "{error}");
+        }
+    }
 }

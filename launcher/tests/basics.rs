@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use launcher::Stream;
+use launcher::{Stream, WorkspaceMode};
 use sdk::report::{Failure, Outcome};
 
 use crate::support::{Box, as_each_user};
@@ -23,6 +23,25 @@ fn a_command_runs_and_its_output_comes_back() {
         assert_eq!(finished.stdout.text, "out\n");
         assert_eq!(finished.stderr.text, "err\n");
     });
+}
+
+#[test]
+fn a_project_may_lie_where_the_host_keeps_temporary_files() {
+    as_each_user(
+        "basics::a_project_may_lie_where_the_host_keeps_temporary_files",
+        || {
+            for above in ["/tmp", "/var/tmp"] {
+                let folder = tempfile::tempdir_in(above).unwrap();
+                std::fs::write(folder.path().join("file"), "there").unwrap();
+                let sandbox = Box::shell("cat file").with(|spec| {
+                    let workspace = spec.view.workspace.as_mut().unwrap();
+                    workspace.host = folder.path().to_owned();
+                    workspace.mode = WorkspaceMode::ReadOnly;
+                });
+                assert_eq!(sandbox.output(), "there", "{above}");
+            }
+        },
+    );
 }
 
 #[test]

@@ -62,7 +62,8 @@ const NOT_THERE: &str = "--skip python_runs_where_it_is_installed --skip the_env
 
 #[test]
 fn a_sandbox_stands_on_an_initial_memory_disk() {
-    let script = each_user(&format!("{NOT_THERE} basics::"));
+    // Root's are shown to read as they are, where everybody may; that is another question.
+    let script = each_user(&format!("{NOT_THERE} --skip a_project_may_lie basics::"));
     let Some(printed) = boot(DEBIAN, &files(), Root::Memory, &script) else {
         return;
     };

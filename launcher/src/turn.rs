@@ -1,7 +1,6 @@
 //! Sandboxes are built a few at a time.
 //!
-//! More at once than there are processors only wait for each other in the kernel, and each `clone3` makes every thread
-//! that goes on meanwhile copy the pages it writes to.
+//! More at once would only wait for each other in the kernel.
 
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
@@ -31,8 +30,13 @@ impl Turn {
     }
 }
 
-/// How many are built at once: as many as there are processors for this process.
+/// How many are built at once: one more than there are processors, for one of them always waits for something.
 pub(crate) fn at_once() -> usize {
+    processors() + 1
+}
+
+/// How many processors there are for this process.
+pub(crate) fn processors() -> usize {
     static PROCESSORS: OnceLock<usize> = OnceLock::new();
     *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }

@@ -37,7 +37,7 @@ impl Watch {
     /// Begins to watch.
     pub(crate) fn new(started: &Started, began: Instant) -> Self {
         let limits = &started.limits;
-        let available = crate::turn::at_once() as u64;
+        let available = crate::turn::processors() as u64;
         let allowed = limits.cpus.map_or(available, |cpus| cpus.ceil() as u64);
         let disk = limits.disk.map(|most| Disk::new(most, started));
         Self {

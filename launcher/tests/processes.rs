@@ -36,30 +36,60 @@ fn what_sandboxes_are_born_of_has_no_variable_of_the_owners() {
         || {
             assert!(std::env::vars_os().next().is_some());
             let started = Box::shell("true").start();
-            // Any thread of these tests may have been the first to start a sandbox.
-            let children: String = std::fs::read_dir("/proc/self/task")
-                .unwrap()
-                .map(|thread| {
-                    std::fs::read_to_string(thread.unwrap().path().join("children"))
-                        .unwrap_or_default()
-                })
-                .collect();
+            let children = children();
             let mut seen = Vec::new();
-            for child in children.split_whitespace() {
-                let name = std::fs::read_to_string(format!("/proc/{child}/comm")).unwrap();
+            for child in &children {
+                let name = name_of(child);
                 // The sandbox's first process can be read by root only.
                 if let Ok(environment) = std::fs::read(format!("/proc/{child}/environ")) {
                     assert!(environment.iter().all(|byte| *byte == 0), "{name}");
-                    seen.push(name.trim().to_owned());
+                    seen.push(name);
                 }
             }
-            assert!(seen.contains(&"zygote".to_owned()), "{children}: {seen:?}");
+            assert!(
+                seen.contains(&"zygote".to_owned()),
+                "{children:?}: {seen:?}"
+            );
             if rustix::process::geteuid().is_root() {
-                assert!(seen.contains(&"init".to_owned()), "{children}: {seen:?}");
+                assert!(seen.contains(&"init".to_owned()), "{children:?}: {seen:?}");
             }
             drop(started);
         },
     );
+}
+
+#[test]
+fn sandboxes_go_on_and_new_ones_start_when_what_they_are_born_of_was_killed() {
+    let sandbox = Box::shell("echo ran");
+    let mut standing = sandbox.start();
+    for child in children() {
+        if name_of(&child) == "zygote" {
+            let pid = rustix::process::Pid::from_raw(child.parse().unwrap()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        }
+    }
+    let other = Box::shell("echo ran");
+    assert_eq!(other.output(), "ran\n");
+    standing.release().unwrap();
+    let finished = standing.wait(&mut |_, _| {});
+    assert_eq!(finished.stdout.text, "ran\n");
+}
+
+/// The processes that this one has made.
+fn children() -> Vec<String> {
+    // Any thread of these tests may have been the one that made them.
+    let all: String = std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .map(|thread| {
+            std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap_or_default()
+        })
+        .collect();
+    all.split_whitespace().map(str::to_owned).collect()
+}
+
+fn name_of(pid: &str) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim().to_owned()
 }
 
 #[test]

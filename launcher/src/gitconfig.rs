@@ -54,7 +54,7 @@ pub(crate) fn sanitised(text: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(text);
     let mut kept = String::new();
     let mut section = String::new();
-    // Written once something of it is kept: a header can hold a URL, and so a password.
+    // Written once something of it is kept.
     let mut header = String::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -74,7 +74,7 @@ pub(crate) fn sanitised(text: &[u8]) -> Vec<u8> {
             section = name_of(&line[1..end]);
             // `[section] key = value` on one line is legal; what follows the header is read as a line of its own.
             let (name, rest) = line.split_at(end + 1);
-            header = format!("{name}\n");
+            header = format!("{}\n", without_user(name));
             line = rest.trim().to_owned();
         }
         if let Some(entry) = entry(&section, &line) {
@@ -103,20 +103,21 @@ fn entry(section: &str, line: &str) -> Option<String> {
     is_kept.then(|| format!("{key} = {}", without_user(value)))
 }
 
-/// A URL without the user and password in it.
+/// A value or header without the user, the password and the query of the URL in it: each may be a credential.
 fn without_user(value: &str) -> String {
     let Some((scheme, rest)) = value.split_once("://") else {
         return value.to_owned();
     };
-    let end = rest.find(['/', '?', '#', '"']).unwrap_or(rest.len());
-    // `git` and `ssh` URLs need their user; a password never.
-    match rest[..end].rsplit_once('@') {
-        Some((user, host)) if scheme.ends_with("ssh") && !user.contains(':') => {
-            format!("{scheme}://{user}@{host}{}", &rest[end..])
-        }
-        Some((_, host)) => format!("{scheme}://{host}{}", &rest[end..]),
-        None => value.to_owned(),
-    }
+    let (url, behind) = rest.split_at(rest.find('"').unwrap_or(rest.len()));
+    let url = &url[..url.find(['?', '#']).unwrap_or(url.len())];
+    let (host, path) = url.split_at(url.find('/').unwrap_or(url.len()));
+    let host = match host.rsplit_once('@') {
+        // `git` and `ssh` URLs need their user; a password never.
+        Some((user, _)) if scheme.ends_with("ssh") && !user.contains(':') => host,
+        Some((_, host)) => host,
+        None => host,
+    };
+    format!("{scheme}://{host}{path}{behind}")
 }
 
 /// Where a `[section "subsection"]` header ends; a subsection may hold `]` and escaped quotes.
@@ -165,6 +166,19 @@ mod tests {
     fn credentials_in_urls_go() {
         let text = "[remote \"origin\"]\nurl = https://user:test-secret@example.com/a.git\n";
         assert!(clean(text).contains("url = https://example.com/a.git"));
+        for text in [
+            "[remote \"origin\"]\nurl = \"https://example.com/a.git?access_token=test-secret\"\n",
+            "[remote \"https://user:test-secret@example.com/a.git\"]\npromisor = true\n",
+            "[branch \"https://example.com/a?test-secret\"]\nmerge = x\n",
+            "[remote \"origin\"]\nurl = https://test-secret@example.com\n",
+        ] {
+            assert!(!clean(text).contains("test-secret"), "{}", clean(text));
+            assert!(
+                clean(text).contains("https://example.com"),
+                "{}",
+                clean(text)
+            );
+        }
         let ssh = "[remote \"origin\"]\nurl = ssh://git@example.com/a.git\n";
         assert!(clean(ssh).contains("ssh://git@example.com/a.git"));
     }

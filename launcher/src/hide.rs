@@ -19,6 +19,11 @@ pub(crate) enum Suspicion {
 /// Names of files that are hidden.
 const FILES: &[&str] = &[
     ".env*",
+    ".dev.vars*",
+    ".renviron",
+    ".vault_pass*",
+    "kubeconfig*",
+    "master.key",
     ".netrc",
     "_netrc",
     ".pgpass",
@@ -114,7 +119,19 @@ const BY_CONTENT: &[(&str, &[&[u8]])] = &[
     // A `.pem` may as well be a certificate bundle that programs need.
     ("*.pem", PRIVATE_KEY),
     ("*.key", PRIVATE_KEY),
+    // As Composer keeps them; before what holds for every other file of that kind.
+    (
+        "auth.json",
+        &[
+            b"http-basic",
+            b"oauth",
+            b"token",
+            b"-----begin private key-----",
+        ],
+    ),
     ("*.json", &[b"-----begin private key-----"]),
+    ("*.tfvars", SECRET_WORDS),
+    ("key.properties", SECRET_WORDS),
     (".npmrc", &[b"_auth", b"_password"]),
     (".yarnrc.yml", &[b"npmauth"]),
     ("pip.conf", &[b"@"]),
@@ -192,6 +209,10 @@ mod tests {
             ".envrc",
             "deploy/id_ed25519",
             ".netrc",
+            "worker/.dev.vars.local",
+            "config/master.key",
+            "kubeconfig.yaml",
+            ".Renviron",
         ] {
             assert_eq!(file(path), Suspicion::Hidden, "{path}");
         }
@@ -204,6 +225,8 @@ mod tests {
         for path in [".ENV", "ID_RSA", "Key.PFX", ".Docker/Config.json"] {
             assert_eq!(file(path), Suspicion::Hidden, "{path}");
         }
+        assert_ne!(file("auth.json"), Suspicion::None);
+        assert_eq!(file("prod.tfvars"), Suspicion::IfItHolds(SECRET_WORDS));
         assert_eq!(file("Prod.Env"), Suspicion::IfItHolds(SECRET_WORDS));
         assert_eq!(file("ENVIRONMENT"), Suspicion::None);
     }

@@ -216,6 +216,10 @@ pub(crate) enum Bounded {
     Processes,
     /// Private memory.
     Data,
+    /// How high a real-time priority may be.
+    RealTime,
+    /// How far below 0 the nice value may be.
+    Nice,
 }
 
 impl Bounded {
@@ -228,6 +232,8 @@ impl Bounded {
             Self::CpuTime => Resource::Cpu,
             Self::Processes => Resource::Nproc,
             Self::Data => Resource::Data,
+            Self::RealTime => Resource::Rtprio,
+            Self::Nice => Resource::Nice,
         }
     }
 }

@@ -375,6 +375,8 @@ fn rlimits(limits: &Limits, cgroup: Option<&Cgroup>, weaken: Weaken) -> Vec<(Bou
     if weaken.is_off(Layer::CoreLimit) {
         set.clear();
     }
+    // What the owner may have, for music or games, would let a run keep the processors from everybody.
+    set.extend([(Bounded::RealTime, 0), (Bounded::Nice, 0)]);
     let bounds = [
         (
             Bounded::FileSize,

@@ -59,6 +59,24 @@ fn what_sandboxes_are_born_of_has_no_variable_of_the_owners() {
 }
 
 #[test]
+fn a_real_time_priority_that_the_caller_may_have_is_not_the_commands() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    let to = |value| Rlimit {
+        current: Some(value),
+        maximum: Some(value),
+    };
+    // Where whoever runs the tests may, as root does in the virtual machine: an ordinary user has none to begin with.
+    let _ = setrlimit(Resource::Rtprio, to(95));
+    let _ = setrlimit(Resource::Nice, to(40));
+    let sandbox = Box::shell("grep -E '(realtime|nice) priority' /proc/self/limits");
+    for line in sandbox.output().lines() {
+        let values: Vec<&str> = line.split_whitespace().skip(3).take(2).collect();
+        assert_eq!(values, ["0", "0"], "{line}");
+    }
+    assert_eq!(sandbox.output().lines().count(), 2);
+}
+
+#[test]
 fn sandboxes_go_on_and_new_ones_start_when_what_they_are_born_of_was_killed() {
     let sandbox = Box::shell("echo ran");
     let mut standing = sandbox.start();

@@ -84,6 +84,10 @@ fn sandboxes_go_on_and_new_ones_start_when_what_they_are_born_of_was_killed() {
         if name_of(&child) == "zygote" {
             let pid = rustix::process::Pid::from_raw(child.parse().unwrap()).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            // What was asked for in that very moment would be lost, and told.
+            while !is_over(&child) {
+                std::thread::yield_now();
+            }
         }
     }
     let other = Box::shell("echo ran");
@@ -103,6 +107,13 @@ fn children() -> Vec<String> {
         })
         .collect();
     all.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Whether a process has ended, waited for or not.
+fn is_over(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ")
+        .is_none_or(|(_, rest)| rest.starts_with('Z'))
 }
 
 fn name_of(pid: &str) -> String {

@@ -4,6 +4,13 @@ use std::io::{self, IsTerminal, Write};
 
 use crate::sequences::{Allowed, Filter};
 
+/// Whether what we say there ourselves may have colours: on a terminal, unless the owner wants none (no-color.org).
+pub(crate) fn has_colours(to: impl IsTerminal) -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_none_or(|kind| kind == "dumb");
+    to.is_terminal() && !is_set("NO_COLOR") && !is_dumb
+}
+
 /// One stream of ours that a run's output goes to.
 pub(crate) struct Shown<W: Write> {
     to: W,

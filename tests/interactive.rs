@@ -288,3 +288,29 @@ fn ctrl_z_stops_the_run_with_its_command_and_fg_goes_on() {
     session.keys("exit\r");
     session.ends();
 }
+
+#[test]
+fn labels_have_colours_on_a_terminal_and_nowhere_else() {
+    let world = World::new();
+    world.file(
+        "steps.toml",
+        "[[step]]\nname = \"one\"\nshell = \"printf '\\\\033[31mred\\\\n'; echo plain\"\n",
+    );
+    let steps = ["--steps", "steps.toml", "--quiet"];
+    let (shown, code) = run(&world, &steps).ends();
+    assert_eq!(code, Some(0));
+    // The label's colour ends before the step's words, and theirs before the next label.
+    let label = "\x1b[32mone\x1b[m | ";
+    let red = format!("{label}\x1b[31mred\x1b[0m\r\n");
+    assert!(shown.contains(&red), "{shown:?}");
+    assert!(shown.contains(&format!("{label}plain\r\n")), "{shown:?}");
+    // The owner wants none: the step's own are the step's.
+    let mut command = world.command(&[&["run"], &steps[..]].concat());
+    command.env("NO_COLOR", "1");
+    let (shown, _) = Session::start(&command).ends();
+    assert!(shown.contains("one | plain\r\n"), "{shown:?}");
+    assert!(!shown.contains("\x1b[32m"), "{shown:?}");
+    // Into a pipe.
+    let piped = world.valetkey(&[&["run"], &steps[..]].concat()).passed();
+    assert_eq!(piped.stdout, "one | \x1b[31mred\none | plain\n");
+}

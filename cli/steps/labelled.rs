@@ -10,7 +10,7 @@ use super::{Ended, Sink, StepSpec};
 use crate::failure::Failure;
 use crate::output::say;
 use crate::sequences::Allowed;
-use crate::terminal::Shown;
+use crate::terminal::{self, Shown};
 
 /// Passes output on with a label before each line.
 pub(crate) struct Labelled {
@@ -18,6 +18,8 @@ pub(crate) struct Labelled {
     json: bool,
     quiet: bool,
     width: usize,
+    /// Whether labels on standard output and on standard error have colours.
+    colours: [bool; 2],
 }
 
 struct State {
@@ -41,6 +43,10 @@ impl Labelled {
             json,
             quiet,
             width: names.map(str::len).max().unwrap_or(0),
+            colours: [
+                terminal::has_colours(io::stdout()),
+                terminal::has_colours(io::stderr()),
+            ],
         }
     }
 
@@ -49,7 +55,16 @@ impl Labelled {
     }
 
     fn line(&self, state: &mut State, step: &StepSpec, is_out: bool, line: &[u8]) {
-        let label = format!("{:width$} | ", step.name, width = self.width);
+        let is_out = is_out && !self.json;
+        let name = format!("{:width$}", step.name, width = self.width);
+        let label = match self.colours[usize::from(!is_out)] {
+            true => {
+                let colour = COLOURS[step.index as usize % COLOURS.len()];
+                // All that the label changes ends before the step's own words begin.
+                format!("\x1b[{colour}m{name}\x1b[0m | ")
+            }
+            false => format!("{name} | "),
+        };
         // A carriage return would write over the label, so what follows it is a line of its own.
         let mut parts: Vec<&[u8]> = line.split(|byte| *byte == b'\r').collect();
         parts.retain(|part| !part.is_empty());
@@ -59,7 +74,7 @@ impl Labelled {
         for part in parts {
             let text = [label.as_bytes(), part].concat();
             // A reader that went away is no error of ours.
-            let _ = match is_out && !self.json {
+            let _ = match is_out {
                 true => write_line(&mut state.out, &text),
                 false => write_line(&mut state.err, &text),
             };
@@ -128,4 +143,6 @@ impl Sink for Labelled {
     }
 }
 
+/// Cyan, green, magenta, blue, yellow: not red, which looks like an error, and none that a light or dark background hides.
+const COLOURS: [u8; 5] = [36, 32, 35, 34, 33];
 const LONGEST_LINE: usize = 8 << 10;

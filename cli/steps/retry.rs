@@ -13,7 +13,7 @@ pub(crate) enum Cause {
     Exit,
     /// A signal ended it.
     Signal,
-    /// It reached this limit, which ended it.
+    /// It reached this limit, which ended it. No command is ended for `cpus` or `open_files`.
     Limit(Limit),
     /// It failed, and a request of it failed or was refused with this code.
     Code(Code),
@@ -115,16 +115,15 @@ pub(crate) fn codes_since(before: &Tally, now: &Tally) -> BTreeMap<Code, u64> {
     now
 }
 
-const LIMITS: [Limit; 9] = [
+/// The limits that can end a command. Having fewer processors makes it slow, and what it cannot open it is told itself.
+const LIMITS: [Limit; 7] = [
     Limit::Memory,
-    Limit::Cpus,
     Limit::CpuTime,
     Limit::Wall,
     Limit::Disk,
     Limit::FileSize,
     Limit::Processes,
     Limit::Output,
-    Limit::OpenFiles,
 ];
 
 const CODES: [Code; 7] = [
@@ -152,6 +151,9 @@ mod tests {
             assert_eq!(cause.map(|cause| cause.name()).as_deref(), Some(&*word));
         }
         assert_eq!(Cause::parse("always"), None);
+        // Nothing is ever ended for these, so nobody could be served by them.
+        assert_eq!(Cause::parse("open_files"), None);
+        assert_eq!(Cause::parse("cpus"), None);
     }
 
     #[test]

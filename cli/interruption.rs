@@ -160,6 +160,17 @@ impl Interruption {
     }
 }
 
+/// The name of a signal that asks this process to end.
+pub(crate) fn name(number: i32) -> String {
+    match number {
+        INT => "SIGINT".to_owned(),
+        TERM => "SIGTERM".to_owned(),
+        HUP => "SIGHUP".to_owned(),
+        QUIT => "SIGQUIT".to_owned(),
+        other => format!("signal {other}"),
+    }
+}
+
 /// Ends this process: it was asked three times, so something holds it up, such as a reader that takes no more output.
 #[expect(
     clippy::exit,

@@ -5,6 +5,7 @@ use policies::NetworkMode;
 use sdk::report::{Failure, Outcome, Reached, Report};
 
 use crate::cutoff::Cutoff;
+use crate::interruption;
 use crate::limit;
 use crate::output::{bytes, count, say};
 use crate::project::Project;
@@ -25,7 +26,13 @@ pub(crate) fn after_run(
             "valetkey: stopped: {}",
             cutoff.reason(sets_ttl(project))
         )),
-        None => say(format_args!("valetkey: {}", ended(report, finished))),
+        None => {
+            let told = ended(report, finished);
+            say(format_args!(
+                "valetkey: {}",
+                steps::interrupted(report, told)
+            ));
+        }
     }
     for line in limits_met(report) {
         say(format_args!("  {line}"));
@@ -89,6 +96,9 @@ fn ended(report: &Report, finished: &Finished) -> String {
         Outcome::NotReached => "nothing ran".to_owned(),
         Outcome::Failed(failure) => match failure {
             Failure::Exit(code) => format!("failed with exit code {code} ({used})"),
+            Failure::Signal(signal) if report.interrupted == Some(*signal) => {
+                format!("interrupted by {} ({used})", interruption::name(*signal))
+            }
             Failure::Signal(signal) => format!("ended by signal {signal} ({used})"),
             Failure::Limit(hit) => limit::ending(hit),
             Failure::NotFound => "the command was not found in the sandbox".to_owned(),

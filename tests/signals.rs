@@ -67,3 +67,32 @@ fn a_signal_that_the_caller_ignores_stays_ignored() {
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn a_person_is_told_that_the_run_was_interrupted_and_by_what() {
+    let world = World::new();
+    let mut command = world.command(&["run", "--", "sh", "-c", "echo started; sleep 600"]);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    send("TERM", &child);
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(143));
+    let told = String::from_utf8(ended.stderr).unwrap();
+    assert!(
+        told.contains("valetkey: interrupted by SIGTERM ("),
+        "{told}"
+    );
+    // The twin: a signal that the command sent itself.
+    world
+        .run(&["sh", "-c", "kill -TERM $$"])
+        .exited(143)
+        .says("ended by signal 15")
+        .says_nothing_of("interrupted");
+}

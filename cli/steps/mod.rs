@@ -22,5 +22,5 @@ pub(crate) use layers::{Layer, Layers};
 pub(crate) use many::{Progress, run_all};
 pub(crate) use one::{Context, Ended, StepSpec, make_run_folder, run_step};
 pub(crate) use report::{State, of_attempted, report};
-pub(crate) use shown::{headline, lines, outcome};
+pub(crate) use shown::{headline, interrupted, lines, outcome};
 pub(crate) use sink::{Plain, Sink};

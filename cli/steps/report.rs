@@ -34,6 +34,7 @@ pub(crate) fn report<'a>(
     let is_failed = |step: &&Step| matches!(step.outcome, Outcome::Failed(_));
     let not_passed = steps.iter().find(|step| step.outcome != Outcome::Passed);
     let first = steps.iter().find(is_failed).or(not_passed);
+    let interrupted = context.interruption.signal();
     Ok(Report {
         run: context.run.id().clone(),
         policy: digest(context.run),
@@ -41,15 +42,26 @@ pub(crate) fn report<'a>(
             State::Active => "active".to_owned(),
             State::Ended => "ended".to_owned(),
         },
-        outcome: first.map_or(Outcome::Passed, |step| step.outcome.clone()),
+        outcome: outcome(first, interrupted),
         resume_from: not_passed.map(|step| step.name.clone()),
         steps,
         reached: tally.reached(),
         denied: tally.denied(),
         failed: tally.failed(),
         changes: None,
+        interrupted,
         not_isolated,
     })
+}
+
+/// The outcome of a run, of which this is the first step that failed or else did not pass.
+fn outcome(not_passed: Option<&Step>, interrupted: Option<i32>) -> Outcome {
+    match (not_passed.map(|step| &step.outcome), interrupted) {
+        (None, _) => Outcome::Passed,
+        // Between two steps: none of them failed, and the run did.
+        (Some(Outcome::NotReached), Some(signal)) => Outcome::Failed(StepFailure::Signal(signal)),
+        (Some(outcome), _) => outcome.clone(),
+    }
 }
 
 /// Adds what a step's sandbox did not keep apart, once for all steps.

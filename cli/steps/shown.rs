@@ -2,6 +2,7 @@
 
 use sdk::report::{Conflict, Failure, Outcome, Report, Step};
 
+use crate::interruption;
 use crate::limit;
 use crate::output::count;
 
@@ -40,6 +41,23 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
 
 /// "step 6 of 9 (`test`) failed with exit code 1; 7 to 9 were not reached"
 pub(crate) fn headline(report: &Report) -> String {
+    let told = which_failed(report);
+    interrupted(report, told)
+}
+
+/// What is told of a run's end, and that its owner asked it to end, where that is not told already.
+pub(crate) fn interrupted(report: &Report, told: String) -> String {
+    let Some(signal) = report.interrupted else {
+        return told;
+    };
+    let said = format!("interrupted by {}", interruption::name(signal));
+    match told.contains(&said) {
+        true => told,
+        false => format!("{said}; {told}"),
+    }
+}
+
+fn which_failed(report: &Report) -> String {
     let all = report.steps.len();
     let headline = match first_failed(report) {
         Some(step) => format!(

@@ -322,6 +322,7 @@ fn compose(broker: &Broker, run: &RunId, steps: Vec<Step>) -> Result<Option<Repo
         failed: whole.failed(),
         resume_from: failed.map(|step| step.name.clone()),
         changes: None,
+        interrupted: None,
         not_isolated: Vec::new(),
         steps,
     }))

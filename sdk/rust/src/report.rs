@@ -123,6 +123,10 @@ pub struct Report {
     /// How many paths of the workspace it left otherwise than they were, where that is kept apart and could be counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<Changes>,
+    /// The signal by which its owner asked it to end (2: Ctrl-C, 15: `kill`, 1: a closed terminal), if that was before
+    /// its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupted: Option<i32>,
     /// What its sandbox did not keep apart from the machine, a sentence each. Nothing where it had namespaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_isolated: Vec<String>,

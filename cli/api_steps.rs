@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::Run;
 use broker::control::{ReadyStep, StepListener, StepRefused, StepRunner};
-use launcher::{Isolation, Stream};
+use launcher::Isolation;
 use policies::Digest;
 use sdk::RunId;
 use sdk::report::Step;
@@ -20,7 +20,7 @@ use crate::interruption::Interruption;
 use crate::output::say;
 use crate::project::Project;
 use crate::run;
-use crate::steps::{self, Ahead, Context, Ended, Layer, Layers, Planned, Sink, StepSpec};
+use crate::steps::{self, Ahead, Context, Layer, Layers, Planned, StepSpec, Telling};
 
 /// The policy files of the projects that runs were created for here.
 #[derive(Debug, Default)]
@@ -241,7 +241,7 @@ impl ReadyStep for Ready {
             return Err(StepRefused::NotNow("the run has ended".to_owned()));
         }
         let context = self.all.context(project, &self.run);
-        let sink = Told(listener);
+        let sink = Telling::new(|happening| listener.happened(&happening)).but_its_end();
         let ahead = ahead.take();
         if ahead.is_some() {
             self.all.standing.fetch_sub(1, Ordering::Relaxed);
@@ -260,29 +260,6 @@ impl ReadyStep for Ready {
         drop(workspace);
         Inner::build_ahead(self.all, self.run, self.workspace, self.planned.spec);
         Ok(step)
-    }
-}
-
-/// Passes what a step does on to whoever asked for it.
-struct Told<'l>(&'l dyn StepListener);
-
-impl Sink for Told<'_> {
-    fn started(&self, _: &StepSpec, _: u32) {
-        self.0.started();
-    }
-
-    fn output(&self, _: &StepSpec, stream: Stream, bytes: &[u8]) {
-        let stream = match stream {
-            Stream::Stdout => "stdout",
-            Stream::Stderr => "stderr",
-        };
-        self.0.output(stream, bytes);
-    }
-
-    fn ended(&self, _: &StepSpec, _: u32, _: Result<&Ended, &Failure>) {}
-
-    fn note(&self, _: &StepSpec, text: &str) {
-        self.0.note(text);
     }
 }
 

@@ -93,6 +93,9 @@ pub(crate) struct Run {
     /// Print no summary at the end
     #[arg(long, short)]
     pub(crate) quiet: bool,
+    /// Write what happens, as it happens, to this file or pipe: a line of JSON for each thing (docs/steps.md). /dev/fd/3 is what the caller has opened as 3; `-`, with --json, is standard output, where the report stays the last line
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) events: Option<PathBuf>,
     /// Run the steps of this file, one after another or side by side as they need each other, instead of one command
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "command")]
     pub(crate) steps: Option<PathBuf>,

@@ -16,6 +16,7 @@ mod diagnostics;
 mod doctor;
 mod engine;
 mod env;
+mod events;
 mod failure;
 mod folders;
 mod foresee;

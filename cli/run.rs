@@ -7,16 +7,19 @@ use std::sync::Arc;
 use broker::{Broker, Run};
 use launcher::Stdin;
 use policies::WorkspaceMode;
+use sdk::happening::{Happening, RunEnded, RunStarted};
 use sdk::report::Report;
 
 use crate::console::Console;
+use crate::events::Events;
 use crate::failure::Failure;
 use crate::folders::Folders;
 use crate::interruption::Interruption;
 use crate::output::{self, say};
 use crate::project::Project;
 use crate::steps::{
-    self, Attempted, Context, Labelled, Layers, Plain, Plan, Progress, Sink, State, StepSpec,
+    self, Attempted, Both, Context, Labelled, Layers, Plain, Plan, Progress, Sink, State, StepSpec,
+    Telling,
 };
 use crate::{approval, args, changes, engine, sandbox, summary};
 
@@ -31,6 +34,9 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
     let plan = plan(&asked, &project)?;
     let engine = engine::Engine::open(engine::runtime()?, folders, Vec::new())?;
     approval::require(&engine.broker, &project, asked.approved.as_ref())?;
+    let events = (asked.events.as_deref())
+        .map(|to| Events::open(to, json))
+        .transpose()?;
     let interruption = Interruption::listen(engine.runtime())?;
     let created = engine.create_run(&project, asked.approved.as_ref(), None)?;
     let run = Arc::clone(&created.run);
@@ -48,7 +54,10 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
         isolation: asked.isolation.into(),
         console,
     };
-    let done = all_steps(&context, &plan, &asked, json);
+    if let Some(events) = &events {
+        follow(&context, events);
+    }
+    let done = all_steps(&context, &plan, &asked, json, events.as_ref());
     drop(ending);
     let mut report = steps::report(&context, State::Ended, told(&plan, &done.progress))?;
     report.changes = done
@@ -56,6 +65,15 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
         .as_ref()
         .and_then(|_| changes::counts(&folders.run(run.id())));
     keep(&context, &report);
+    if let Some(events) = &events {
+        events.teller().tell(Happening::RunEnded(RunEnded {
+            run: run.id().clone(),
+            outcome: Some(report.outcome.clone()),
+            interrupted: report.interrupted,
+        }));
+    }
+    // All of them are written before anything else is printed.
+    drop(events);
     let setup_failure = done.progress.iter().find_map(Progress::setup_failure);
     if let Some(failure) = setup_failure
         && (json || asked.steps.is_none())
@@ -116,7 +134,31 @@ struct Done {
     changes: Option<PathBuf>,
 }
 
-fn all_steps(context: &Context<'_>, plan: &Plan, asked: &args::Run, json: bool) -> Done {
+/// Tells that the run begins, and from now on each of its requests.
+fn follow(context: &Context<'_>, events: &Events) {
+    let run = context.run.id();
+    events.teller().tell(Happening::RunStarted(RunStarted {
+        run: run.clone(),
+        policy: context.run.policy().digest().to_string(),
+    }));
+    let teller = events.teller();
+    context.engine.broker.audit().tap(
+        run,
+        Arc::new(move |event| {
+            if event.request.is_some() {
+                teller.tell_now(Happening::Request(Arc::new(event.clone())));
+            }
+        }),
+    );
+}
+
+fn all_steps(
+    context: &Context<'_>,
+    plan: &Plan,
+    asked: &args::Run,
+    json: bool,
+    events: Option<&Events>,
+) -> Done {
     let layers = match layers(context) {
         Ok(layers) => layers,
         Err(failure) => {
@@ -131,12 +173,19 @@ fn all_steps(context: &Context<'_>, plan: &Plan, asked: &args::Run, json: bool) 
             };
         }
     };
-    let sink: Box<dyn Sink> = match asked.steps {
+    let shown: Box<dyn Sink> = match asked.steps {
         Some(_) => {
             let names = plan.steps.iter().map(|step| step.spec.name.as_str());
             Box::new(Labelled::new(names, json, asked.quiet))
         }
         None => Box::new(Plain::new(json, asked.quiet, context.console)),
+    };
+    let sink = match events.map(Events::teller) {
+        Some(teller) => {
+            let told = Telling::new(move |happening| teller.tell(happening));
+            Box::new(Both(shown, Box::new(told)))
+        }
+        None => shown,
     };
     let progress = steps::run_all(
         context,

@@ -11,6 +11,7 @@ mod clients;
 mod credentials;
 mod demo;
 mod escapes;
+mod events;
 mod faults;
 mod files;
 mod foresight;

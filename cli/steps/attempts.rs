@@ -105,12 +105,16 @@ pub(crate) fn attempt(
             (Some(_), _, _) => true,
         };
         match (because, &ended) {
-            (Some(because), Ok(ended)) if is_dropped => retried.push(Retried {
-                outcome,
-                because,
-                wall_ms: milliseconds(ended.finished.wall),
-                stderr: ended.finished.stderr.clone(),
-            }),
+            (Some(because), Ok(ended)) if is_dropped => {
+                let failed = Retried {
+                    outcome,
+                    because,
+                    wall_ms: milliseconds(ended.finished.wall),
+                    stderr: ended.finished.stderr.clone(),
+                };
+                sink.retried(&step.spec, number, &failed);
+                retried.push(failed);
+            }
             (Some(_) | None, _) => {
                 let touched = layer.as_ref().map(|layer| Touched::of(&layer.upper()));
                 return Attempted {

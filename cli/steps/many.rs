@@ -157,6 +157,7 @@ impl All<'_> {
                 false => Standing::Failed,
             },
         );
+        self.sink.settled(spec, &attempted);
         self.progress[step] = Progress::Ended(Box::new(attempted));
     }
 

@@ -12,6 +12,7 @@ mod report;
 mod retry;
 mod shown;
 mod sink;
+mod telling;
 mod touched;
 
 pub(crate) use ahead::Ahead;
@@ -23,4 +24,5 @@ pub(crate) use many::{Progress, run_all};
 pub(crate) use one::{Context, Ended, StepSpec, make_run_folder, run_step};
 pub(crate) use report::{State, of_attempted, report};
 pub(crate) use shown::{headline, interrupted, lines, outcome};
-pub(crate) use sink::{Plain, Sink};
+pub(crate) use sink::{Both, Plain, Sink};
+pub(crate) use telling::Telling;

@@ -4,8 +4,9 @@ use std::io;
 use std::sync::{Mutex, PoisonError};
 
 use launcher::Stream;
+use sdk::report::Retried;
 
-use super::{Ended, StepSpec};
+use super::{Attempted, Ended, StepSpec};
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::output::say;
@@ -24,6 +25,47 @@ pub(crate) trait Sink: Send + Sync {
 
     /// Something that the owner should know, such as a limit that is kept less strictly here.
     fn note(&self, step: &StepSpec, text: &str);
+
+    /// An attempt failed, and another follows.
+    fn retried(&self, _: &StepSpec, _attempt: u32, _: &Retried) {}
+
+    /// A step has ended for good, with this outcome.
+    fn settled(&self, _: &StepSpec, _: &Attempted) {}
+}
+
+/// Two that hear the same, one after the other.
+pub(crate) struct Both(pub(crate) Box<dyn Sink>, pub(crate) Box<dyn Sink>);
+
+impl Sink for Both {
+    fn started(&self, step: &StepSpec, attempt: u32) {
+        self.0.started(step, attempt);
+        self.1.started(step, attempt);
+    }
+
+    fn output(&self, step: &StepSpec, stream: Stream, bytes: &[u8]) {
+        self.0.output(step, stream, bytes);
+        self.1.output(step, stream, bytes);
+    }
+
+    fn ended(&self, step: &StepSpec, attempt: u32, ended: Result<&Ended, &Failure>) {
+        self.0.ended(step, attempt, ended);
+        self.1.ended(step, attempt, ended);
+    }
+
+    fn note(&self, step: &StepSpec, text: &str) {
+        self.0.note(step, text);
+        self.1.note(step, text);
+    }
+
+    fn retried(&self, step: &StepSpec, attempt: u32, retried: &Retried) {
+        self.0.retried(step, attempt, retried);
+        self.1.retried(step, attempt, retried);
+    }
+
+    fn settled(&self, step: &StepSpec, attempted: &Attempted) {
+        self.0.settled(step, attempted);
+        self.1.settled(step, attempted);
+    }
 }
 
 /// Passes the output of a single command on to this process's own.

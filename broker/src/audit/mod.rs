@@ -30,6 +30,7 @@ mod verify;
 mod writer;
 
 pub use show::Record;
+pub use tap::Ear;
 pub use verify::{Finding, Problem, Verification};
 
 pub(crate) use checkpoint::{EpochKey, Signer, VerificationKey};
@@ -41,7 +42,7 @@ pub(crate) use verify::verify;
 
 use medium::Laying;
 use queue::{Command, Queue};
-use tap::{Ear, Heard, Taps};
+use tap::{Heard, Taps};
 use writer::Writer;
 
 /// The line of an event could not be made durable, so what it is about must not happen.
@@ -141,12 +142,12 @@ impl Audit {
     }
 
     /// Has an ear hear of a run's events, in the place of the one that heard of them before.
-    pub(crate) fn tap(&self, run: &RunId, ear: Ear) {
+    pub fn tap(&self, run: &RunId, ear: Ear) {
         self.taps.add(run, ear);
     }
 
     /// Nobody hears of a run's events any more.
-    pub(crate) fn untap(&self, run: &RunId) {
+    pub fn untap(&self, run: &RunId) {
         self.taps.remove(run);
     }
 

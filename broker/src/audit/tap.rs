@@ -8,7 +8,7 @@ use sdk::RunId;
 use sdk::audit::Event;
 
 /// Hears of events. It must not wait for anything: it is called where requests are carried.
-pub(crate) type Ear = Arc<dyn Fn(&Event) + Send + Sync>;
+pub type Ear = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// The ears of the runs that have one.
 #[derive(Default)]

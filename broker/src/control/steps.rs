@@ -7,9 +7,9 @@ use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use sdk::RunId;
 use sdk::api::StepInfo;
+use sdk::happening::{Happening, RunEnded};
 use sdk::report::{Outcome, Report, Step};
 use sdk::tally::Tallies;
-use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use super::feed::Feed;
@@ -39,14 +39,8 @@ pub trait ReadyStep: Send {
 
 /// Hears what a step does while it does it.
 pub trait StepListener: Send + Sync {
-    /// Its sandbox is about to be built.
-    fn started(&self);
-
-    /// What it wrote to a stream, `stdout` or `stderr`.
-    fn output(&self, stream: &'static str, bytes: &[u8]);
-
-    /// Something that the owner should know.
-    fn note(&self, text: &str);
+    /// Something happened in it: anything but its end, which whoever runs it says.
+    fn happened(&self, happening: &Happening);
 }
 
 /// Why a step does not run.
@@ -121,9 +115,11 @@ impl Steps {
                     drop(ending.turn.lock().await);
                     all.broker.audit().untap(ending.run.id());
                     all.runs.remove(ending.run.id());
-                    ending
-                        .feed
-                        .milestone("run.ended", json!({"run": ending.run.id()}).to_string());
+                    ending.tell(&Happening::RunEnded(RunEnded {
+                        run: ending.run.id().clone(),
+                        outcome: None,
+                        interrupted: None,
+                    }));
                     ending.feed.end();
                 });
                 steps
@@ -175,13 +171,8 @@ impl Steps {
         }
         steps.set_running(index);
         let before = self.events(&steps.run).await?.len();
-        let (name, feed) = (ready.name().to_owned(), Arc::clone(&steps.feed));
-        let running = tokio::task::spawn_blocking(move || {
-            let hearing = Hearing::new(&name, index, &feed);
-            let ended = ready.run(index, &hearing);
-            hearing.end();
-            ended
-        });
+        let feed = Arc::clone(&steps.feed);
+        let running = tokio::task::spawn_blocking(move || ready.run(index, &Hearing(&feed)));
         let ended = running
             .await
             .unwrap_or_else(|_| Err(StepRefused::Cannot("the step did not end".to_owned())));
@@ -262,21 +253,30 @@ impl StepsOfRun {
     }
 
     fn leave(&self, index: u32, ended: &Result<Step, StepRefused>) {
-        let told = match ended {
-            Ok(step) => json!({"step": step.name, "index": index, "report": step}),
-            Err(refused) => json!({"index": index, "refused": refused.why()}),
-        };
+        let told = Happening::Ended(Box::new(sdk::happening::Ended {
+            step: ended.as_ref().ok().map(|step| step.name.clone()),
+            index,
+            report: ended.as_ref().ok().cloned(),
+            refused: (ended.as_ref().err()).map(|refused| refused.why().to_owned()),
+        }));
         self.change(index, |info| {
             info.state = "ended".to_owned();
             info.report = ended.as_ref().ok().cloned();
         });
-        self.feed.milestone("ended", told.to_string());
+        self.tell(&told);
     }
 
     fn change(&self, index: u32, change: impl FnOnce(&mut StepInfo)) {
         let mut infos = self.infos();
         if let Some(info) = infos.iter_mut().find(|info| info.index == index) {
             change(info);
+        }
+    }
+
+    /// Tells something that no reader misses.
+    fn tell(&self, happening: &Happening) {
+        if let Ok(data) = happening.data() {
+            self.feed.milestone(happening.kind(), data);
         }
     }
 

@@ -4,6 +4,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use crate::client::{Carrying, ClientError};
+pub use crate::happening::RunEvent;
 
 /// The events of a run, as they happen. Dropping it stops following.
 pub struct Events {
@@ -11,17 +12,6 @@ pub struct Events {
     /// What came and is not a whole event yet.
     begun: Vec<u8>,
     _connection: Carrying,
-}
-
-/// One event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunEvent {
-    /// Its number, to go on after it; none for `missed`.
-    pub number: Option<u64>,
-    /// `started`, `output`, `note`, `request`, `ended`, `run.ended`, or `missed` for what was not read in time.
-    pub kind: String,
-    /// What happened.
-    pub data: serde_json::Value,
 }
 
 impl Events {

@@ -10,7 +10,9 @@ pub mod denial;
 #[cfg(feature = "client")]
 pub mod events;
 pub mod exit;
+pub mod happening;
 pub mod id;
+pub mod pieces;
 pub mod report;
 pub mod tally;
 

@@ -3,6 +3,8 @@
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use hyper::body::Incoming;
+use sdk::happening::{Happening, Output, Started};
 use sdk::report::Step;
 
 use super::*;
@@ -38,9 +40,20 @@ impl ReadyStep for Pretended {
     }
 
     fn run(self: Box<Self>, index: u32, listener: &dyn StepListener) -> Result<Step, StepRefused> {
-        listener.started();
-        listener.output("stdout", b"said ");
-        listener.output("stderr", self.name.as_bytes());
+        listener.happened(&Happening::Started(Started {
+            step: self.name.clone(),
+            index,
+            attempt: 1,
+        }));
+        for (stream, text) in [("stdout", "said "), ("stderr", &*self.name)] {
+            listener.happened(&Happening::Output(Output {
+                step: self.name.clone(),
+                index,
+                stream: stream.to_owned(),
+                text: text.to_owned(),
+                base64: None,
+            }));
+        }
         if let Some(held) = &self.held {
             held.recv().unwrap();
         }
@@ -80,8 +93,8 @@ impl Served {
         format!("/v1/runs/{}", created["run"].as_str().unwrap())
     }
 
-    /// Everything that is told of a run until it has ended.
-    async fn follow(&self, path: &str, after: Option<u64>) -> (u16, String) {
+    /// Begins to follow a run; nobody can once it has ended.
+    async fn follow(&self, path: &str, after: Option<u64>) -> (u16, Incoming) {
         let stream = UnixStream::connect(&self.socket).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
@@ -95,10 +108,14 @@ impl Served {
         }
         let request = request.body(Full::new(Bytes::new())).unwrap();
         let response = sender.send_request(request).await.unwrap();
-        let status = response.status().as_u16();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, String::from_utf8(body.to_vec()).unwrap())
+        (response.status().as_u16(), response.into_body())
     }
+}
+
+/// Everything that is told until the run has ended.
+async fn all(body: Incoming) -> String {
+    let bytes = body.collect().await.unwrap().to_bytes();
+    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// Waits until something holds of a step.
@@ -147,10 +164,9 @@ async fn what_happens_is_told_in_order_to_those_who_come_late_too() {
     let path = served.run().await;
     served.step(&path, "fetch").await;
     served.step(&path, "broken").await;
-    let following = served.follow(&path, None);
-    let (told, _) = tokio::join!(following, served.call(Method::DELETE, &path, None));
-    let (status, text) = told;
+    let (status, body) = served.follow(&path, None).await;
     assert_eq!(status, 200);
+    let (text, _) = tokio::join!(all(body), served.call(Method::DELETE, &path, None));
     let kinds: Vec<&str> = text
         .lines()
         .filter_map(|line| line.strip_prefix("event: "))
@@ -179,9 +195,8 @@ async fn a_reader_that_comes_back_goes_on_where_it_was() {
     let (served, _) = pretending().await;
     let path = served.run().await;
     served.step(&path, "fetch").await;
-    let following = served.follow(&path, Some(2));
-    let (told, _) = tokio::join!(following, served.call(Method::DELETE, &path, None));
-    let (_, text) = told;
+    let (_, body) = served.follow(&path, Some(2)).await;
+    let (text, _) = tokio::join!(all(body), served.call(Method::DELETE, &path, None));
     assert!(text.starts_with("id: 3\nevent: ended\n"), "{text}");
 }
 

@@ -179,9 +179,15 @@ impl Inner {
                 ahead,
             } = &mut *workspace;
             let is_wanted = ahead.is_none() && run.is_active() && !all.interruption.is_asked();
-            if is_wanted {
+            // Not while a sandbox stands over them, so now. If it cannot be done, the step tells.
+            let layers = layers.as_ref();
+            let has_room = |written: &mut Vec<Layer>| match layers {
+                Some(layers) => layers.make_room(written).is_ok(),
+                None => true,
+            };
+            if is_wanted && has_room(written) {
                 let context = all.context(project, &run);
-                *ahead = Ahead::build(&context, &step, layers.as_ref(), written).ok();
+                *ahead = Ahead::build(&context, &step, layers, written).ok();
             }
             if !is_wanted || ahead.is_none() {
                 all.standing.fetch_sub(1, Ordering::Relaxed);
@@ -245,6 +251,10 @@ impl ReadyStep for Ready {
         let ahead = ahead.take();
         if ahead.is_some() {
             self.all.standing.fetch_sub(1, Ordering::Relaxed);
+        } else if let Some(layers) = layers {
+            layers
+                .make_room(written)
+                .map_err(|failure| StepRefused::Cannot(failure.told()))?;
         }
         let attempted = steps::attempt(
             &context,

@@ -373,6 +373,64 @@ fn the_next_steps_sandbox_is_built_beforehand_and_used_only_where_it_fits() {
         .says("third");
 }
 
+#[test]
+fn a_run_whose_first_layers_are_merged_keeps_what_each_step_did() {
+    let release = Release::new();
+    release.world.file("old/kept", "kept\n");
+    release.world.file("old/gone", "gone\n");
+    let serving = release.world.serve();
+    let run = serving.create_run(&release.world).run;
+    let id = run.parse().unwrap();
+    let client = Client::new(&release.world.path("state/control.sock"));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let step = |shell: String| RunStep {
+        name: "fetch".to_owned(),
+        shell: Some(shell),
+        ..RunStep::default()
+    };
+    runtime.block_on(async {
+        for number in 1..=MANY {
+            let before = number - 1;
+            let first = if number == 1 { "touch all new-0; mkdir -p d/0;" } else { "" };
+            let then = match number {
+                3 => "rm -r old; mkdir old; echo new > old/new; chmod 751 old",
+                // What a failed step leaves is seen by the next one.
+                7 => "echo left > left; exit 1",
+                _ => "true",
+            };
+            let shell = format!(
+                "set -e; {first} test $(wc -l < all) = {before}; echo {number} >> all; \
+                 echo {number} > new-{number}; rm new-{before}; mkdir d/{number}; rmdir d/{before}; {then}"
+            );
+            let ended = client.run_step(&id, &step(shell)).await.unwrap();
+            assert_eq!(ended.outcome == Outcome::Passed, number != 7, "{ended:?}");
+        }
+        let look = "ls; ls old d; cat left; wc -l < all; stat -c %a old".to_owned();
+        let seen = client.run_step(&id, &step(look)).await.unwrap();
+        let expected = format!(
+            "all\nd\nleft\nnew-{MANY}\nold\nvaletkey.toml\nd:\n{MANY}\n\nold:\nnew\nleft\n{MANY}\n751\n"
+        );
+        assert_eq!(seen.stdout.text, expected);
+        client.revoke(&id).await.unwrap();
+    });
+    let layers = release.world.path(&format!("state/runs/{run}/layers"));
+    let count = std::fs::read_dir(&layers).unwrap().count();
+    assert!(count < 20, "{count}");
+    // Until the server has let go of them.
+    until(|| {
+        let applied = release.world.valetkey(&["changes", "apply", &run]);
+        applied.stderr.is_empty()
+    });
+    let project = |path: &str| release.world.path("project").join(path);
+    assert!(!project("old/kept").exists() && project("old/new").exists());
+    assert!(project(&format!("d/{MANY}")).exists() && !project("d/1").exists());
+    let all = std::fs::read_to_string(project("all")).unwrap();
+    assert_eq!(all.lines().count() as u32, MANY);
+}
+
+/// So many that layers are merged twice.
+const MANY: u32 = 32;
+
 /// Waits for what a process does by itself soon.
 fn until(is_so: impl Fn() -> bool) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);

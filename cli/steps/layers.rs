@@ -5,8 +5,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use launcher::WorkspaceMode;
-use launcher::changes::{Hold, Record};
+use launcher::changes::{Hold, Record, merge};
+use launcher::{MAX_LAYERS_BELOW, WorkspaceMode};
 
 use crate::failure::Failure;
 use crate::output::say;
@@ -67,6 +67,32 @@ impl Layers {
         launcher::remove_folder(&layer.folder).map_err(|error| {
             Failure::ours(format!("cannot remove `{}`", layer.folder.display())).because(error)
         })
+    }
+
+    /// Makes one layer of the oldest `written` ones if the next step would see many. These are all that there are, the
+    /// oldest first, and no sandbox stands over them.
+    pub(crate) fn make_room(&self, written: &mut Vec<Layer>) -> Result<(), Failure> {
+        if written.len() <= MOST_BELOW {
+            return Ok(());
+        }
+        let mut state = self.state();
+        let count = written.len() - LEFT_APART;
+        let names: Vec<String> = written[..count].iter().map(Layer::name).collect();
+        if !state.record.layers.starts_with(&names) {
+            return Err(Failure::ours(
+                "the layers of this run are not those that its steps left",
+            ));
+        }
+        let merged = merge(&mut state.record, count);
+        // Also where not all could be merged.
+        written.retain(|layer| state.record.layers.contains(&layer.name()));
+        match merged {
+            Err(error) if written.len() > MAX_LAYERS_BELOW => Err(Failure::ours(
+                "the changes of the run's first steps cannot be put together, and a step cannot see more of them apart",
+            )
+            .because(error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Puts a layer above all others: layers count in the order in which their steps ended, not in which they began.
@@ -168,3 +194,9 @@ impl Layer {
         name.to_string_lossy().into_owned()
     }
 }
+
+/// How many layers a step sees before the oldest ones are merged. A step looks through all of them for each name.
+const MOST_BELOW: usize = 16;
+/// How many of the newest are left as they are then.
+const LEFT_APART: usize = 4;
+const _: () = assert!(MOST_BELOW <= MAX_LAYERS_BELOW && LEFT_APART < MOST_BELOW);

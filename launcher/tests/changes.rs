@@ -61,6 +61,19 @@ impl Run {
         finished.stdout.text
     }
 
+    /// Makes one layer of the oldest ones.
+    pub(crate) fn merge(&self, count: usize) {
+        let mut record = Record::load(&self.folder()).unwrap();
+        launcher::changes::merge(&mut record, count).unwrap();
+        let left = fs::read_dir(record.layers_folder()).unwrap().count();
+        assert_eq!(left, record.layers.len());
+    }
+
+    /// How many layers there are.
+    pub(crate) fn layers(&self) -> usize {
+        Record::load(&self.folder()).unwrap().layers.len()
+    }
+
     /// Whether the next step works on a copy, as where no overlay can be had.
     pub(crate) fn in_a_copy(&mut self, is_copied: bool) {
         let off: &[Layer] = if is_copied { &[Layer::Overlay] } else { &[] };

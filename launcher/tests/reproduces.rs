@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use launcher::changes::{Kept, State};
+use launcher::changes::{Change, Kept, State};
 
 use crate::changes::{Run, snapshot};
 use crate::support::{Box, as_each_user};
@@ -59,6 +59,77 @@ fn what_the_sandbox_saw_in_copies_is_what_taking_over_makes() {
 }
 
 #[test]
+fn merged_layers_show_the_sandbox_and_the_owner_what_they_showed_before() {
+    as_each_user(
+        "reproduces::merged_layers_show_the_sandbox_and_the_owner_what_they_showed_before",
+        || {
+            for seed in 3000..3000 + CASES / 2 {
+                let mut random = Random(seed);
+                let mut run = Run::over(random_tree(&mut random, Box::shell("")));
+                for _ in 0..2 + random.below(5) {
+                    run.in_a_copy(random.below(6) == 0);
+                    run.step(&random_edits(&mut random));
+                }
+                run.in_a_copy(false);
+                let saw = as_seen(&run.step(LOOK));
+                let told = run.changes();
+                let layers = run.layers();
+                let count = 2 + random.below(layers as u64 - 1) as usize;
+                run.merge(count);
+                assert_eq!(run.layers(), layers - count + 1);
+                let same: Vec<_> = run.changes().into_iter().map(public).collect();
+                let told: Vec<_> = told.into_iter().map(public).collect();
+                assert_eq!(same, told, "seed {seed}");
+                assert_eq!(as_seen(&run.step(LOOK)), saw, "seed {seed}");
+                // And steps go on over it, as if it had been one layer from the beginning.
+                let mut saw = saw;
+                for _ in 0..2 {
+                    let line = random_edits(&mut random);
+                    saw = as_seen(&run.step(&format!("{line}\n{LOOK}")));
+                    run.merge(2);
+                }
+                run.apply(&[])
+                    .unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+                assert_eq!(as_found(&run.work()), saw, "seed {seed}");
+            }
+        },
+    );
+}
+
+#[test]
+fn folders_that_lie_at_their_own_place_again_are_merged_without_what_was_hidden() {
+    as_each_user(
+        "reproduces::folders_that_lie_at_their_own_place_again_are_merged_without_what_was_hidden",
+        || {
+            let sandbox = Box::shell("").file("a/x/old", "1").file("b/old", "2");
+            let mut run = Run::over(sandbox);
+            run.step("rm -r a b; echo file > a; mkdir -p b/in; echo > b/in/two; chmod 555 b/in");
+            run.step("rm a; mkdir -p a/x; echo > a/x/new; chmod 755 b/in; rm b/in/two");
+            run.step("mkdir b/in/three; chmod 500 b/in/three a/x; touch -d 2001-01-01 a");
+            run.merge(3);
+            assert_eq!(run.layers(), 1);
+            let seen = run.step("find a b | sort; stat -c '%a %n' b/in/three a/x; ls -A b/in | wc -l; stat -c %.4y a; rm -r b");
+            assert_eq!(
+                seen,
+                "a\na/x\na/x/new\nb\nb/in\nb/in/three\n500 b/in/three\n500 a/x\n1\n2001\n"
+            );
+            run.merge(2);
+            assert_eq!(run.step("ls"), "a\nprobe\n");
+            assert!(
+                run.told().contains(&"deleted b/old".to_owned()),
+                "{:?}",
+                run.told()
+            );
+            assert!(
+                run.told().contains(&"deleted a/x/old".to_owned()),
+                "{:?}",
+                run.told()
+            );
+        },
+    );
+}
+
+#[test]
 fn throwing_away_leaves_the_workspace_as_it_was() {
     as_each_user(
         "reproduces::throwing_away_leaves_the_workspace_as_it_was",
@@ -96,6 +167,19 @@ fn taking_over_path_by_path_comes_to_the_same() {
             }
         },
     );
+}
+
+/// All of a change but where the run's side of it lies.
+fn public(change: Change) -> String {
+    let Change {
+        path,
+        was,
+        now,
+        conflict,
+        refused,
+        ..
+    } = change;
+    format!("{path:?} {was:?} {now:?} {conflict:?} {refused:?}")
 }
 
 /// A generator whose cases can be told by their seeds.

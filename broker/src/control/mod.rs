@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::token::{Alias, RunToken};
 use crate::{Broker, NewRun, Run};
 
+mod bounds;
 mod events;
 mod feed;
 mod hearing;

@@ -12,6 +12,7 @@ use sdk::report::{Outcome, Report, Step};
 use sdk::tally::Tallies;
 use tokio_util::task::TaskTracker;
 
+use super::bounds::{in_short, shorten_oldest};
 use super::feed::Feed;
 use super::hearing::Hearing;
 use crate::{Broker, Error, Run};
@@ -256,13 +257,14 @@ impl StepsOfRun {
         let told = Happening::Ended(Box::new(sdk::happening::Ended {
             step: ended.as_ref().ok().map(|step| step.name.clone()),
             index,
-            report: ended.as_ref().ok().cloned(),
+            report: ended.as_ref().ok().map(in_short),
             refused: (ended.as_ref().err()).map(|refused| refused.why().to_owned()),
         }));
         self.change(index, |info| {
             info.state = "ended".to_owned();
             info.report = ended.as_ref().ok().cloned();
         });
+        shorten_oldest(&mut self.infos());
         self.tell(&told);
     }
 
@@ -346,8 +348,8 @@ pub(super) fn report(broker: &Broker, run: &RunId) -> Result<Option<Report>, Err
     }))
 }
 
-/// Each leaves a layer, a line and the ends of its output. The launcher shows no more layers above one another.
-const MOST_STEPS: usize = 80;
+/// Each leaves a line in the report, and the report is written down after each.
+const MOST_STEPS: usize = 500;
 
 const MOST_WAITING: usize = 8;
 

@@ -171,7 +171,7 @@ impl Layer {
 }
 
 /// Something that stands for nothing: what the workspace has under this name was removed.
-fn is_whiteout(folder: &Folder, name: &OsStr, stat: &Stat) -> io::Result<bool> {
+pub(crate) fn is_whiteout(folder: &Folder, name: &OsStr, stat: &Stat) -> io::Result<bool> {
     if FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && stat.st_rdev == 0 {
         return Ok(true);
     }
@@ -183,7 +183,7 @@ fn is_whiteout(folder: &Folder, name: &OsStr, stat: &Stat) -> io::Result<bool> {
 }
 
 /// A folder that hides what the workspace has at its path.
-fn is_opaque(folder: &Folder, name: &OsStr) -> io::Result<bool> {
+pub(crate) fn is_opaque(folder: &Folder, name: &OsStr) -> io::Result<bool> {
     // These would say that the contents lie elsewhere. No overlay of ours writes them, so somebody else wrote here.
     if folder.attribute(name, REDIRECT)?.is_some() {
         return Err(io::Error::other(
@@ -208,8 +208,8 @@ pub(crate) fn mark_copy(layer: &Path) -> io::Result<()> {
 }
 
 const WHITEOUT: &str = "user.overlay.whiteout";
-const OPAQUE: &str = "user.overlay.opaque";
+pub(crate) const OPAQUE: &str = "user.overlay.opaque";
 const REDIRECT: &str = "user.overlay.redirect";
 const METACOPY: &str = "user.overlay.metacopy";
-const ORIGIN: &str = "user.overlay.origin";
+pub(crate) const ORIGIN: &str = "user.overlay.origin";
 const COPIED: &str = "copied";

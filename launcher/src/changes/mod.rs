@@ -21,6 +21,8 @@ mod kept;
 #[cfg(target_os = "linux")]
 mod layers;
 #[cfg(target_os = "linux")]
+mod merge;
+#[cfg(target_os = "linux")]
 mod obeyed;
 #[cfg(target_os = "linux")]
 mod remove;
@@ -40,5 +42,7 @@ pub use text::{escaped, unescaped};
 pub use kept::{Applied, Kept, Summary, summary};
 #[cfg(target_os = "linux")]
 pub(crate) use layers::mark_copy;
+#[cfg(target_os = "linux")]
+pub use merge::merge;
 #[cfg(target_os = "linux")]
 pub(crate) use remove::remove;

@@ -229,7 +229,8 @@ fn is_open_to_us(place: &OwnedFd) -> bool {
         .is_ok_and(|stat| Mode::from_raw_mode(stat.st_mode).contains(Mode::RWXU))
 }
 
-fn in_proc(place: BorrowedFd<'_>) -> PathBuf {
+/// The path of what is open, for calls that take none of its kind.
+pub(crate) fn in_proc(place: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", place.as_raw_fd()))
 }
 

@@ -209,6 +209,21 @@ pub struct Tail {
     pub bytes: u64,
 }
 
+impl Tail {
+    /// Keeps no more than the last `most` bytes.
+    pub fn shorten(&mut self, most: usize) {
+        let mut cut = self.text.len().saturating_sub(most);
+        while !self.text.is_char_boundary(cut) {
+            cut += 1;
+        }
+        if cut > 0 {
+            self.text.drain(..cut);
+            self.text.shrink_to_fit();
+            self.truncated = true;
+        }
+    }
+}
+
 /// What was reached at one host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reached {

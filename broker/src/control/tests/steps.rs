@@ -159,6 +159,26 @@ async fn a_step_is_run_listed_and_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_may_have_hundreds_of_steps_and_then_no_more() {
+    let (served, _) = pretending().await;
+    let path = served.run().await;
+    for number in 1..=500 {
+        let (status, step) = served.step(&path, "fetch").await;
+        assert_eq!((status, &step["index"]), (200, &json!(number)), "{step}");
+    }
+    let (status, problem) = served.step(&path, "fetch").await;
+    assert_eq!(status, 409);
+    assert!(
+        problem["detail"].as_str().unwrap().contains("500"),
+        "{problem}"
+    );
+    let (_, report) = served
+        .call(Method::GET, &format!("{path}/report"), None)
+        .await;
+    assert_eq!(report["steps"].as_array().unwrap().len(), 500);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_happens_is_told_in_order_to_those_who_come_late_too() {
     let (served, _) = pretending().await;
     let path = served.run().await;

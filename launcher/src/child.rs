@@ -23,6 +23,7 @@ use crate::{child_command, child_files, child_network, given};
 
 /// Builds the sandbox, runs the command and ends.
 pub(crate) fn run(control: &OwnedFd) -> ! {
+    let _stays = Stays;
     let control = control.as_fd();
     let (first, trees) = wait_for_part(control);
     let made = match begin(&first, trees) {
@@ -48,6 +49,15 @@ pub(crate) fn run(control: &OwnedFd) -> ! {
         }
     };
     watch(child, terminal.as_ref(), control, first.weaken)
+}
+
+/// Ends a copied process that panics: unwinding would go on into the copy of what its parent was about to do.
+pub(crate) struct Stays;
+
+impl Drop for Stays {
+    fn drop(&mut self) {
+        sys::exit(125);
+    }
 }
 
 /// Waits for a part of the plan. If none comes, nobody wants a sandbox any more.
@@ -347,5 +357,31 @@ fn watch(command: i32, terminal: Option<&Pair>, control: BorrowedFd<'_>, weaken:
         }
         let mut information = [0_u8; 1024];
         let _ = rustix::io::read(&signals, &mut information);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_in_a_copied_process_goes_no_further_than_that_process() {
+        match sys::fork().unwrap() {
+            Side::Child => {
+                // Without a message: other threads of the tests may have held what it is written under.
+                let panics = || {
+                    let _stays = Stays;
+                    std::panic::resume_unwind(Box::new(()))
+                };
+                let _ = std::panic::catch_unwind(panics);
+                // Here it would be the parent's copy.
+                sys::exit(1)
+            }
+            Side::Parent(pid, _) => {
+                let pid = rustix::process::Pid::from_raw(pid);
+                let ended = rustix::process::waitpid(pid, WaitOptions::empty()).unwrap();
+                assert_eq!(ended.unwrap().1.exit_status(), Some(125));
+            }
+        }
     }
 }

@@ -178,6 +178,7 @@ fn ask(channel: &OwnedFd, pid: i32) -> Result<(), (&'static str, Errno)> {
 
 fn in_child(act: Act, up: &[u8], channel: &OwnedFd, parents: &OwnedFd) -> ! {
     use std::os::fd::AsRawFd;
+    let _stays = crate::child::Stays;
     let number = parents.as_raw_fd().unsigned_abs();
     let _ = sys::close_range(number, number);
     // As in the sandbox's first process: otherwise its maps could not be written.

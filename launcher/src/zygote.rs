@@ -227,6 +227,7 @@ fn begun(weaken: Weaken) -> Result<Zygote, Error> {
 
 /// The life of the zygote.
 fn serve(requests: OwnedFd, weaken: Weaken) -> ! {
+    let _stays = child::Stays;
     sys::block_signals();
     if !weaken.is_off(Layer::Environment) {
         sys::forget_environment();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use launcher::{Finished, Limits};
+use launcher::{Finished, Limits, Prepared, prepare};
 use sdk::report::{Failure, Limit, LimitHit, Outcome};
 
 use crate::support::{Box, as_each_user};
@@ -78,6 +78,29 @@ fn memory_that_cannot_be_seen_is_bounded_or_not_given() {
             // Without a limit there is nothing to get around.
             let finished = with(Limits::default(), Box::probe(&["memfd", "2"]));
             assert_eq!(finished.stdout.text, "written\n");
+        },
+    );
+}
+
+#[test]
+fn memory_that_is_too_little_for_the_sandbox_itself_is_told_at_once() {
+    as_each_user(
+        "limits::memory_that_is_too_little_for_the_sandbox_itself_is_told_at_once",
+        || {
+            let sandbox = Box::shell("echo ran; while :; do :; done")
+                .with(|spec| spec.limits.memory = Some(64 << 10));
+            // By a group it may be over before the sandbox stands; nothing waits for what will not come.
+            match prepare(&sandbox.spec).and_then(Prepared::start) {
+                Err(error) => assert_eq!(
+                    error.to_string(),
+                    "limits.memory is too small for the sandbox itself"
+                ),
+                Ok(mut started) => {
+                    started.release().unwrap();
+                    let finished = started.wait(&mut |_, _| {});
+                    assert_eq!(ended_by(&finished).which, Limit::Memory, "{finished:?}");
+                }
+            }
         },
     );
 }

@@ -3,6 +3,7 @@
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 
+use launcher::{Error, prepare};
 use sdk::report::{Failure, Outcome};
 
 use crate::support::{Box, as_each_user};
@@ -95,6 +96,35 @@ fn sandboxes_go_on_and_new_ones_start_when_what_they_are_born_of_was_killed() {
     standing.release().unwrap();
     let finished = standing.wait(&mut |_, _| {});
     assert_eq!(finished.stdout.text, "ran\n");
+}
+
+#[test]
+fn a_first_process_that_is_killed_while_it_builds_is_told_and_the_next_sandbox_starts() {
+    as_each_user(
+        "processes::a_first_process_that_is_killed_while_it_builds_is_told_and_the_next_sandbox_starts",
+        || {
+            let before = children();
+            let sandbox = Box::shell("echo ran");
+            let prepared = prepare(&sandbox.spec).unwrap();
+            // It is born and builds, or waits for what else there is to build.
+            let first = loop {
+                let all = children();
+                let born = all.iter().find(|child| {
+                    !before.contains(child) && name_of(child) == "init" && !is_over(child)
+                });
+                match born {
+                    Some(child) => break child.clone(),
+                    None => std::thread::yield_now(),
+                }
+            };
+            let pid = rustix::process::Pid::from_raw(first.parse().unwrap()).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            let error = prepared.start().unwrap_err();
+            assert!(matches!(error, Error::Fault(_)), "{error:?}");
+            assert!(is_over(&first));
+            assert_eq!(sandbox.output(), "ran\n");
+        },
+    );
 }
 
 /// The processes that this one has made.

@@ -53,7 +53,7 @@ const SANDBOX: &str = "basics:: kernel:: processes:: layers:: \
                        escapes::files::the_root_is_kept_by_mounts_and_by_landlock_each_alone";
 const LANDLOCK: &str = "escapes::files::the_root_is_kept_by_mounts_and_by_landlock_each_alone";
 /// Of the limits those that a control group keeps.
-const BY_GROUPS: &str = "limits::memory_of limits::files_in_memory limits::less_memory limits::processor_time \
+const BY_GROUPS: &str = "limits::memory_of limits::memory_that_is_too limits::files_in_memory limits::less_memory limits::processor_time \
                          limits::processes_are limits::a_whole_number limits::every_limit exhaustion::a_program_that_allocates \
                          exhaustion::a_fork_bomb exhaustion::threads_count exhaustion::a_spinner exhaustion::nothing_is_left";
 /// Its Python has no TLS library, busybox sets a variable more, and the other ways out need a compiler.

@@ -86,11 +86,36 @@ impl Amount {
             Unit::Bytes => bytes(item)?,
             Unit::Milliseconds => milliseconds(item)?,
         };
-        let amount = found.filter(|amount| *amount > 0);
+        let least = self.least();
+        let amount = found.filter(|amount| *amount >= least);
         if amount.is_none() {
-            item.refuse(format!("`{}` must be more than nothing", self.key()), None);
+            let key = self.key();
+            let what = match found {
+                Some(amount) if amount > 0 => {
+                    format!("`{key}` must be at least {}", self.show(least))
+                }
+                Some(_) | None => format!("`{key}` must be more than nothing"),
+            };
+            item.refuse(what, None);
         }
         amount
+    }
+
+    /// The least that can be kept: in less memory no program starts, and no sandbox is built around one.
+    const fn least(self) -> u64 {
+        match self {
+            Self::Memory => 1 << 20,
+            Self::Ttl
+            | Self::Connections
+            | Self::Cpus
+            | Self::CpuTime
+            | Self::Wall
+            | Self::Processes
+            | Self::Disk
+            | Self::Output
+            | Self::FileSize
+            | Self::OpenFiles => 1,
+        }
     }
 
     /// The amount as the file writes it, ready for TOML.

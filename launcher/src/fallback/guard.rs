@@ -11,7 +11,9 @@ use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{DumpableBehavior, WaitOptions};
 
-use crate::child::{drop_capabilities, failed, gain_nothing, next_word, tell, wait_for_word};
+use crate::child::{
+    Stays, drop_capabilities, failed, gain_nothing, next_word, tell, wait_for_word,
+};
 use crate::child_command::{execute, lower, pin};
 use crate::child_terminal;
 use crate::message::{Other, Report, Word};
@@ -37,6 +39,7 @@ pub(crate) struct Wires {
 
 /// Watches over the command until it has ended, and everything with it.
 pub(crate) fn run(command: &Command, asking: &[Instruction], wires: &Wires) -> ! {
+    let _stays = Stays;
     let control = sys::borrowed(wires.control);
     let signals = match settle(wires) {
         Ok(signals) => signals,

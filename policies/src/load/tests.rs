@@ -304,6 +304,24 @@ fn the_effective_text_loads_to_the_same_policy() {
 }
 
 #[test]
+fn memory_in_which_nothing_starts_is_refused_and_the_least_is_told() {
+    for text in ["64KiB", "1B", "1048575B"] {
+        let found = errors(
+            &format!("version = 1\n[limits]\nmemory = \"{text}\"\n"),
+            &[],
+        );
+        assert_eq!(
+            found,
+            ["3:10: `memory` must be at least \"1MiB\""],
+            "{text}"
+        );
+    }
+    let policy = good("version = 1\n[limits]\nmemory = \"1MiB\"\noutput = \"64KiB\"\n");
+    assert_eq!(policy.limits().memory, Some(1 << 20));
+    assert_eq!(policy.limits().output, Some(64 << 10));
+}
+
+#[test]
 fn only_what_asks_for_nothing_needs_no_approval() {
     let cases = [
         ("", false),

@@ -115,6 +115,8 @@ mod watch;
 #[cfg(target_os = "linux")]
 mod workspace;
 #[cfg(target_os = "linux")]
+mod written;
+#[cfg(target_os = "linux")]
 mod zygote;
 
 #[cfg(not(target_os = "linux"))]

@@ -1,8 +1,7 @@
 //! What a tree of processes uses, read from `/proc`: for machines where no control group can be made.
 
 use std::io::Read;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// What a tree of processes uses.
@@ -81,57 +80,6 @@ pub(crate) fn table(path: &str) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// Bytes on disk below a folder. Counts no more than `most` entries.
-pub(crate) fn disk(folder: &Path, most: usize) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let mut bytes = 0;
-    let mut seen = 0;
-    let mut left = vec![folder.to_owned()];
-    while let Some(folder) = left.pop() {
-        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-            seen += 1;
-            if seen > most {
-                return bytes;
-            }
-            let Ok(found) = entry.path().symlink_metadata() else {
-                continue;
-            };
-            bytes += found.blocks() * 512;
-            if found.is_dir() {
-                left.push(entry.path());
-            }
-        }
-    }
-    bytes
-}
-
-/// Whether a file below is exactly this long: where a longer one is refused, writing stops there.
-pub(crate) fn has_file_of(bytes: u64, scratch: Option<&OwnedFd>, upper: Option<&Path>) -> bool {
-    let scratch =
-        scratch.map(|scratch| PathBuf::from(format!("/proc/self/fd/{}", scratch.as_raw_fd())));
-    let mut left: Vec<PathBuf> = upper
-        .map(Path::to_owned)
-        .into_iter()
-        .chain(scratch)
-        .collect();
-    let mut seen = 0;
-    while let Some(folder) = left.pop() {
-        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
-            seen += 1;
-            let Ok(found) = entry.path().symlink_metadata() else {
-                continue;
-            };
-            if found.is_file() && found.len() == bytes {
-                return true;
-            }
-            if found.is_dir() && seen < MOST_ENTRIES {
-                left.push(entry.path());
-            }
-        }
-    }
-    false
-}
-
 /// The bytes in use on a file system.
 pub(crate) fn taken(scratch: &OwnedFd) -> u64 {
     rustix::fs::fstatfs(scratch).map_or(0, |found| {
@@ -170,7 +118,8 @@ impl Stat {
     }
 }
 
-fn tree(root: u32) -> Vec<u32> {
+/// The processes below and including `root`.
+pub(crate) fn tree(root: u32) -> Vec<u32> {
     let mut found = vec![root];
     let mut at = 0;
     while at < found.len() && found.len() < MOST_PROCESSES {
@@ -208,31 +157,41 @@ impl Memory {
 }
 
 fn resident(pid: u32) -> Option<Memory> {
-    memory(&format!("/proc/{pid}/status"), "RssAnon:", "RssShmem:")
+    status(&format!("/proc/{pid}/status")).or_else(|| {
+        // Of a process whose first thread has ended, only the others tell.
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+        let mut threads = threads.flatten();
+        threads.find_map(|thread| status(thread.path().join("status").to_str()?))
+    })
+}
+
+fn status(path: &str) -> Option<Memory> {
+    memory(path, &["RssAnon:", "VmSwap:"], "RssShmem:")
 }
 
 fn proportional(pid: u32) -> Option<Memory> {
     memory(
         &format!("/proc/{pid}/smaps_rollup"),
-        "Pss_Anon:",
+        &["Pss_Anon:", "SwapPss:"],
         "Pss_Shmem:",
     )
 }
 
-fn memory(path: &str, private: &str, shared: &str) -> Option<Memory> {
+/// The sum of the private figures, of which the first must be there, and the shared one.
+fn memory(path: &str, private: &[&str], shared: &str) -> Option<Memory> {
     let text = std::fs::read_to_string(path).ok()?;
     let bytes = |name: &str| {
         let value = text.lines().find_map(|line| line.strip_prefix(name))?;
         let kilobytes = value.split_whitespace().next()?.parse::<u64>().ok()?;
         Some(kilobytes * 1024)
     };
+    bytes(private.first()?)?;
     Some(Memory {
-        private: bytes(private)?,
+        private: private.iter().filter_map(|name| bytes(name)).sum(),
         shared: bytes(shared)?,
     })
 }
 
 /// `sysconf(_SC_CLK_TCK)`: fixed in the interface of `/proc` on every architecture we know.
 const TICKS_PER_SECOND: u64 = 100;
-const MOST_ENTRIES: usize = 100_000;
 const MOST_PROCESSES: usize = 100_000;

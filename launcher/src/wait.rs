@@ -14,6 +14,7 @@ use crate::message::Report;
 use crate::start::Started;
 use crate::tail::Recent;
 use crate::watch::{Watch, hit};
+use crate::written;
 
 impl Started {
     /// Waits for the end, passing on output as it comes and keeping the limits.
@@ -38,7 +39,7 @@ impl Started {
                 started.killer().kill();
             }
             started.pump(&mut output, &mut said, on_output);
-            keeper.map(|keeper| keeper.join().unwrap_or(None))
+            keeper.and_then(|keeper| keeper.join().unwrap_or(Ok(None)))
         });
         // It has ended but was not reaped: its times can still be read.
         let cpu = watch.final_cpu(&self);
@@ -158,6 +159,23 @@ impl Started {
         }
     }
 
+    /// The limit that the kernel ended a program for, if it wrote a file of that length: anybody can send the signal.
+    fn file_too_large(&self) -> Option<LimitHit> {
+        let (which, length) = self.limits.largest_file()?;
+        let value = match which {
+            Limit::Disk => self.limits.disk.unwrap_or(length),
+            _ => length,
+        };
+        let is_there = written::has_file_of(length, self.scratch.as_ref(), self.upper.as_deref());
+        // In a read-write workspace, what it wrote is not told from what was there.
+        let cannot_be_seen = self.upper.is_none();
+        (is_there || cannot_be_seen).then_some(LimitHit {
+            which,
+            value,
+            used: is_there.then_some(length),
+        })
+    }
+
     /// The limit of processor time, where the kernel kept it for one process before we saw it.
     fn cpu_time_by_kernel(&self, said: Option<Report>, cpu: Option<Duration>) -> Option<LimitHit> {
         let most = self.limits.cpu_time?;
@@ -202,16 +220,13 @@ impl Started {
             Some(Report::Ended(status)) => match (exit_code(status), signal(status)) {
                 (Some(0), _) => Outcome::Passed,
                 (Some(code), _) => Outcome::Failed(Failure::Exit(code)),
-                (None, signal) => match self.limits.largest_file() {
-                    Some((which, used)) if signal == libc::SIGXFSZ => {
-                        let value = match which {
-                            Limit::Disk => self.limits.disk.unwrap_or(used),
-                            _ => used,
-                        };
-                        by_limit(hit(which, value, used), limits_hit)
+                (None, signal) => {
+                    let hit = (signal == libc::SIGXFSZ).then(|| self.file_too_large());
+                    match hit.flatten() {
+                        Some(hit) => by_limit(hit, limits_hit),
+                        None => Outcome::Failed(Failure::Signal(signal)),
                     }
-                    Some(_) | None => Outcome::Failed(Failure::Signal(signal)),
-                },
+                }
             },
             // The first process was killed: by a `Killer`, or by the machine.
             _ => Outcome::Failed(Failure::Signal(libc::SIGKILL)),

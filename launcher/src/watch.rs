@@ -2,17 +2,20 @@
 //!
 //! Nobody looks more often than a limit can be reached: the kernel tells what it can, and [`pace`] when the rest may be.
 
+use std::io;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sdk::report::{Limit, LimitHit};
 
 use crate::alarm::Alarms;
-use crate::disk::Disk;
+use crate::disk::{Disk, Full, Look};
 use crate::pace;
 use crate::signal::{GRACE, Signal};
 use crate::start::Started;
 use crate::usage::{self, Usage};
+use crate::written;
 
 /// What was seen of a command so far.
 pub(crate) struct Watch {
@@ -26,9 +29,6 @@ pub(crate) struct Watch {
     /// The command was ended because it used more memory than it may.
     memory_hit: Option<u64>,
     tree_due: Option<Instant>,
-    disk_due: Option<Instant>,
-    disk_used: u64,
-    disk_pause: Duration,
     /// After an alarm: what it announces may come a moment later.
     restless: u32,
 }
@@ -39,20 +39,18 @@ impl Watch {
         let limits = &started.limits;
         let available = crate::turn::processors() as u64;
         let allowed = limits.cpus.map_or(available, |cpus| cpus.ceil() as u64);
-        let disk = limits.disk.map(|most| Disk::new(most, started));
+        let processors = available.min(allowed).max(1);
+        let disk = (limits.disk).map(|most| Disk::new(most, processors, started));
         Self {
             began,
             alarms: Alarms::of(started.cgroup.as_ref()),
-            processors: available.min(allowed).max(1),
+            processors,
             peak: 0,
             cpu: Duration::ZERO,
             most_tasks: 0,
             memory_hit: None,
             tree_due: needs_looks(started).then_some(began),
-            disk_due: disk.as_ref().map(|_| began),
             disk,
-            disk_used: 0,
-            disk_pause: Duration::from_millis(1),
             restless: 0,
         }
     }
@@ -60,15 +58,59 @@ impl Watch {
     /// Keeps the limits until the command has ended, by itself or, at a limit, by us; the limit is returned.
     ///
     /// Where that costs nothing that was to be bounded, it is asked to end first and given time.
-    pub(crate) fn keep(&mut self, started: &Started) -> Option<LimitHit> {
+    ///
+    /// # Errors
+    /// If nobody could be found to count what is written; the command was ended then.
+    pub(crate) fn keep(&mut self, started: &Started) -> io::Result<Option<LimitHit>> {
+        let mut disk = self.disk.take();
+        let full = OnceLock::new();
+        let kept = std::thread::scope(|scope| {
+            self.keep_with(started, disk.as_mut(), &full, &|disk, full, processors| {
+                std::thread::Builder::new()
+                    .name("disk".into())
+                    .spawn_scoped(scope, move || disk.keep(started, processors, full))
+                    .map(drop)
+            })
+        });
+        if kept.is_err() {
+            end(started);
+        }
+        self.disk = disk;
+        kept
+    }
+
+    /// Keeps the limits; of what is written for as long as that is quickly counted, then it is left to another.
+    fn keep_with<'a>(
+        &mut self,
+        started: &Started,
+        mut disk: Option<&'a mut Disk>,
+        full: &'a OnceLock<Full>,
+        leave: &dyn Fn(&'a mut Disk, &'a Full, u64) -> io::Result<()>,
+    ) -> io::Result<Option<LimitHit>> {
         let mut asked: Option<(LimitHit, Instant)> = None;
         loop {
             let until = asked.as_ref().map(|(_, until)| *until);
-            if self.ended_within(started, self.next_look(started, Instant::now(), until)) {
-                return asked.map(|(hit, _)| hit);
+            let counted = disk.as_ref().map(|disk| disk.due());
+            let next = self.next_look(started, Instant::now(), until, counted);
+            if self.ended_within(started, full.get(), next) {
+                return Ok(asked.map(|(hit, _)| hit));
             }
             let now = Instant::now();
-            let found = self.look(started, now, asked.is_some());
+            let mut found = self.look(started, now, asked.is_some());
+            if let Some(here) = disk.take() {
+                match here.look_quickly(started, self.processors) {
+                    Look::Within => disk = Some(here),
+                    Look::Met(hit) => {
+                        found = found.or(Some(hit));
+                        disk = Some(here);
+                    }
+                    Look::TakesLong => {
+                        let new = Full::new()?;
+                        leave(here, full.get_or_init(|| new), self.processors)?;
+                    }
+                }
+            }
+            let found = found.or_else(|| full.get().and_then(Full::hit));
             asked = match (asked, found) {
                 (None, None) => None,
                 (None, Some(hit)) if may_go_on(hit.which) => {
@@ -79,35 +121,38 @@ impl Watch {
                 // What it used up meanwhile is not why it was asked.
                 (Some((hit, _)), _) | (None, Some(hit)) => {
                     end(started);
-                    return Some(hit);
+                    return Ok(Some(hit));
                 }
             };
         }
     }
 
-    fn ended_within(&self, started: &Started, time: Duration) -> bool {
-        let time = Timespec {
-            tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
-            tv_nsec: time.subsec_nanos().into(),
-        };
+    fn ended_within(&self, started: &Started, full: Option<&Full>, within: Duration) -> bool {
         let mut waiting = vec![PollFd::new(&*started.running.pidfd, PollFlags::IN)];
+        waiting.extend(full.map(|full| PollFd::new(full.bell(), PollFlags::IN)));
         for (descriptor, event) in self.alarms.descriptors() {
             waiting.push(PollFd::from_borrowed_fd(descriptor, event));
         }
         // An interrupted wait is a short one.
-        let _ = poll(&mut waiting, Some(&time));
+        let _ = poll(&mut waiting, Some(&time(within)));
         !waiting[0].revents().is_empty()
     }
 
     /// How long to wait before the next look. `until` is when a command that was asked to end is to be gone.
-    fn next_look(&self, started: &Started, now: Instant, until: Option<Instant>) -> Duration {
+    fn next_look(
+        &self,
+        started: &Started,
+        now: Instant,
+        until: Option<Instant>,
+        counted: Option<Instant>,
+    ) -> Duration {
         if self.restless > 0 {
             return ALARMED;
         }
         let wall = started.limits.wall.map(|wall| self.began + wall);
         // A millisecond more, or the last wait would be many of no length.
         let clock = until.or(wall).map(|end| end + Duration::from_millis(1));
-        [clock, self.tree_due, self.disk_due]
+        [clock, self.tree_due, counted]
             .into_iter()
             .flatten()
             .min()
@@ -125,12 +170,10 @@ impl Watch {
         {
             return Some(hit(Limit::Wall, millis(wall), millis(elapsed)));
         }
-        self.look_at_counters(started)
-            .or_else(|| {
-                let hit = self.look_at_tree(started, now);
-                hit.filter(|hit| !asked || !may_go_on(hit.which))
-            })
-            .or_else(|| self.look_at_disk(started, now))
+        self.look_at_counters(started).or_else(|| {
+            let hit = self.look_at_tree(started, now);
+            hit.filter(|hit| !asked || !may_go_on(hit.which))
+        })
     }
 
     /// What the kernel counted of refusals and kills.
@@ -212,26 +255,6 @@ impl Watch {
         (self.cpu >= most).then(|| hit(Limit::CpuTime, millis(most), millis(self.cpu)))
     }
 
-    fn look_at_disk(&mut self, started: &Started, now: Instant) -> Option<LimitHit> {
-        if self.disk_due.is_none_or(|due| now < due) {
-            return None;
-        }
-        let most = started.limits.disk?;
-        let disk = self.disk.as_mut()?;
-        let used = disk.look(started, now);
-        let soonest = pace::disk(most.saturating_sub(used), self.processors);
-        // One that writes nothing is left alone for longer.
-        self.disk_pause = if used == self.disk_used {
-            (self.disk_pause * 2).min(IDLE)
-        } else {
-            Duration::from_millis(1)
-        };
-        self.disk_used = used;
-        let wait = soonest.max(self.disk_pause);
-        self.disk_due = Some(now + wait.max(now.elapsed() * 10));
-        (used > most).then(|| hit(Limit::Disk, most, used))
-    }
-
     /// Processor time in the end. The first process has ended and was not reaped.
     pub(crate) fn final_cpu(&self, started: &Started) -> Option<Duration> {
         started
@@ -293,7 +316,7 @@ impl Watch {
         }
         if let Some(bytes) = limits.file_size
             && failed
-            && usage::has_file_of(bytes, started.scratch.as_ref(), started.upper.as_deref())
+            && written::has_file_of(bytes, started.scratch.as_ref(), started.upper.as_deref())
         {
             found.push(hit(Limit::FileSize, bytes, bytes));
         }
@@ -349,6 +372,14 @@ pub(crate) fn hit(which: Limit, value: u64, used: u64) -> LimitHit {
     }
 }
 
+/// A time as the kernel takes it.
+pub(crate) fn time(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    }
+}
+
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -356,7 +387,5 @@ fn millis(time: Duration) -> u64 {
 /// How often processes are counted where the kernel does not.
 const SOMETIMES: Duration = Duration::from_millis(25);
 const RARELY: Duration = Duration::from_secs(3600);
-/// How long a command that wrote nothing meanwhile is left alone at least.
-const IDLE: Duration = Duration::from_millis(25);
 const ALARMED: Duration = Duration::from_millis(5);
 const LOOKS_AFTER_AN_ALARM: u32 = 20;

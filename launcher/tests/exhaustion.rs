@@ -129,6 +129,77 @@ fn a_workspace_that_is_filled_ends_the_program() {
     );
 }
 
+/// Ways to write where a walk by names finds nothing, each followed by filling files that are open already.
+const OUT_OF_SIGHT: [(&str, &str); 3] = [
+    (
+        "files without a name",
+        "kept = [open(f'f{n}', 'wb') for n in range(60)]\nfor n in range(60): os.unlink(f'f{n}')",
+    ),
+    (
+        "a folder without permissions",
+        "os.mkdir('d')\nkept = [open(f'd/f{n}', 'wb') for n in range(60)]\nos.chmod('d', 0)",
+    ),
+    (
+        "folders deeper than any path",
+        "for n in range(450):\n os.mkdir('a-long-name')\n os.chdir('a-long-name')\n\
+         kept = [open(f'f{n}', 'wb') for n in range(60)]",
+    ),
+];
+
+#[test]
+fn what_is_written_out_of_sight_counts() {
+    as_each_user("exhaustion::what_is_written_out_of_sight_counts", || {
+        for (what, hides) in OUT_OF_SIGHT {
+            let limits = Limits {
+                disk: Some(24 * MIB),
+                wall: Some(Duration::from_secs(60)),
+                ..Limits::default()
+            };
+            let fill = |each: u64| {
+                format!(
+                    "{hides}\nfor file in kept:\n file.write(bytes({each}))\n file.flush()\n{PAUSE}"
+                )
+            };
+            let finished = python(limits.clone(), &fill(4 * MIB));
+            let hit = ending(&finished);
+            assert_eq!((hit.which, hit.value), (Limit::Disk, 24 * MIB), "{what}");
+            let used = hit.used.unwrap();
+            assert!(
+                (24 * MIB..256 * MIB).contains(&used),
+                "{what}: {finished:?}"
+            );
+            // Less than the limit is fine there too.
+            let finished = python(limits, &fill(MIB / 8).replace(PAUSE, "time.sleep(.2)"));
+            assert_eq!(finished.outcome, Outcome::Passed, "{what}: {finished:?}");
+        }
+    });
+}
+
+const PAUSE: &str = "time.sleep(600)";
+
+#[test]
+fn a_limit_that_was_not_met_cannot_be_claimed() {
+    as_each_user(
+        "exhaustion::a_limit_that_was_not_met_cannot_be_claimed",
+        || {
+            for (line, outcome) in [
+                ("kill -XFSZ $$", Failure::Signal(25)),
+                ("truncate -s 1M f; exit 1", Failure::Exit(1)),
+                ("truncate -s 1M f; kill -XFSZ $$", Failure::Signal(25)),
+            ] {
+                let limits = Limits {
+                    file_size: Some(MIB),
+                    disk: Some(24 * MIB),
+                    ..Limits::default()
+                };
+                let finished = Box::shell(line).with(|spec| spec.limits = limits).run();
+                assert_eq!(finished.outcome, Outcome::Failed(outcome), "{line}");
+                assert!(finished.limits_hit.is_empty(), "{line}: {finished:?}");
+            }
+        },
+    );
+}
+
 #[test]
 fn one_file_cannot_take_more_than_all_the_room() {
     as_each_user(

@@ -83,6 +83,24 @@ fn memory_that_cannot_be_seen_is_bounded_or_not_given() {
 }
 
 #[test]
+fn memory_of_a_process_whose_first_thread_has_ended_counts() {
+    as_each_user(
+        "limits::memory_of_a_process_whose_first_thread_has_ended_counts",
+        || {
+            let limits = Limits {
+                memory: Some(64 << 20),
+                wall: Some(Duration::from_secs(60)),
+                ..Limits::default()
+            };
+            let finished = with(limits.clone(), Box::probe(&["memthread", "400"]));
+            assert_eq!(ended_by(&finished).which, Limit::Memory, "{finished:?}");
+            let finished = with(limits, Box::probe(&["memthread", "8"]));
+            assert_eq!(finished.stdout.text, "used it all\n", "{finished:?}");
+        },
+    );
+}
+
+#[test]
 fn memory_that_is_too_little_for_the_sandbox_itself_is_told_at_once() {
     as_each_user(
         "limits::memory_that_is_too_little_for_the_sandbox_itself_is_told_at_once",

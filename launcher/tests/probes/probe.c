@@ -42,6 +42,15 @@ static int address(const char *text, const char *port, struct sockaddr_storage *
 
 static void *spin(void *nothing) { for (;;); }
 
+static void *allocate(void *mebibytes) {
+    for (long i = 0; i < atol(mebibytes); i++)
+        memset(mmap(0, 1 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, 1 << 20);
+    usleep(300000);
+    printf("used it all\n");
+    fflush(stdout);
+    _exit(0);
+}
+
 int main(int count, char **argument) {
     setvbuf(stdout, 0, _IONBF, 0);
     const char *what = count > 1 ? argument[1] : "";
@@ -136,6 +145,12 @@ int main(int count, char **argument) {
         }
         printf("used it all\n");
         return 0;
+    }
+    if (!strcmp(what, "memthread")) {
+        // The process goes on without its first thread.
+        pthread_t other;
+        if (pthread_create(&other, 0, allocate, argument[2])) return 1;
+        pthread_exit(0);
     }
     if (!strcmp(what, "memchild")) {
         if (!fork()) for (;;) memset(mmap(0, 1 << 20, 3, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, 1 << 20);

@@ -117,6 +117,10 @@ impl Layers {
         let mut state = self.state();
         let is_kept = |name: &String| {
             let layer = self.folder.join(name);
+            // A copy of the workspace is there if its changes could not be written down.
+            if layer.join("copy").exists() {
+                return true;
+            }
             // Only an empty folder can be removed like this, so what was written stays.
             let is_empty = fs::remove_dir(layer.join("upper")).is_ok();
             if is_empty {

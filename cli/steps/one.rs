@@ -137,6 +137,9 @@ fn sandboxed(
     });
     drop((interruptible, attached, ending));
     drop((open, taken));
+    if let Some(why) = &finished.not_kept {
+        sink.note(step, why);
+    }
     interruption.explain(&mut finished);
     let cutoff = Cutoff::of(run, &finished);
     if let Some(cutoff) = cutoff {

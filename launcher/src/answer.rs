@@ -76,6 +76,8 @@ pub struct Finished {
     pub stderr: Tail,
     /// What the sandbox did not keep apart from the machine, as [`crate::Prepared::not_isolated`].
     pub not_isolated: &'static [&'static str],
+    /// Why the layer lacks what the command changed: where it worked on a copy that could not be compared.
+    pub not_kept: Option<String>,
 }
 
 /// One thing the machine can or cannot do.

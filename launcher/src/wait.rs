@@ -77,11 +77,12 @@ impl Started {
                 "no thread could be started to keep the limits: {error}"
             ))),
         };
-        let outcome = match kept {
-            Ok(()) => outcome,
-            Err(error) => Outcome::Failed(Failure::SetupFailed(format!(
-                "the command ended, and its changes could not be written down: {error}"
-            ))),
+        let not_kept = (kept.err())
+            .map(|error| format!("what the command changed could not be written down: {error}"));
+        let outcome = match (outcome, &not_kept) {
+            // What builds upon it would build upon nothing.
+            (Outcome::Passed, Some(why)) => Outcome::Failed(Failure::SetupFailed(why.clone())),
+            (outcome, _) => outcome,
         };
         let [stdout, stderr] = output.tails.map(Recent::into_tail);
         Finished {
@@ -94,6 +95,7 @@ impl Started {
             stdout,
             stderr,
             not_isolated: self.not_isolated,
+            not_kept,
         }
     }
 

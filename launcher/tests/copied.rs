@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use launcher::changes::{Kept, Record};
+use launcher::changes::{Kept, Record, Refused};
 use launcher::{Error, Layer, Weaken, WorkspaceMode, prepare};
 use rustix::mount::MountFlags;
 
@@ -144,6 +144,50 @@ fn a_copy_with_what_earlier_steps_left_is_no_larger_than_the_disk_limit() {
     spec.view.workspace.as_mut().unwrap().mode = WorkspaceMode::Overlay { upper, work, below };
     let error = prepare(&spec).unwrap_err();
     assert!(error.to_string().contains("limits.disk"), "{error}");
+}
+
+#[test]
+fn folders_that_a_step_closed_or_nested_too_deep_keep_nothing_else_from_being_told() {
+    as_each_user(
+        "copied::folders_that_a_step_closed_or_nested_too_deep_keep_nothing_else_from_being_told",
+        || {
+            let mut run = without_overlay(Box::shell("").file("e/g", "1").file("f/gone", "2"));
+            run.step(
+                "mkdir d; echo n > d/new; echo run > e/g; rm f/gone; chmod 000 d; chmod 111 e; chmod 400 f; chmod 0 .",
+            );
+            let expected = [
+                "added d",
+                "added d/new",
+                "changed e",
+                "changed e/g",
+                "changed f",
+                "deleted f/gone",
+            ];
+            assert_eq!(run.told(), expected);
+            let added = &run.changes()[0];
+            assert_eq!(added.now.as_ref().unwrap().mode, 0, "{added:?}");
+            let output = run.step("chmod 700 d e; cat d/new e/g; ls -R f");
+            assert!(output.starts_with("n\nrun\n"), "{output}");
+            run.apply(&[]).unwrap();
+            assert_eq!(fs::read_to_string(run.work().join("d/new")).unwrap(), "n\n");
+
+            let mut run = without_overlay(Box::shell("").file("a", "1"));
+            run.step(
+                "echo run > a; n=0; while [ $n -lt 300 ]; do mkdir a-folder-with-a-long-name; cd -P a-folder-with-a-long-name; \
+                 n=$((n + 1)); done; echo deep > file",
+            );
+            let changes = run.changes();
+            assert!(run.told().contains(&"changed a".to_owned()));
+            let deepest = changes
+                .iter()
+                .max_by_key(|change| change.path.components().count());
+            assert_eq!(
+                deepest.unwrap().refused,
+                Some(Refused::TooDeep),
+                "{deepest:?}"
+            );
+        },
+    );
 }
 
 #[test]

@@ -46,3 +46,5 @@ pub(crate) use layers::mark_copy;
 pub use merge::merge;
 #[cfg(target_os = "linux")]
 pub(crate) use remove::remove;
+#[cfg(target_os = "linux")]
+pub(crate) use tree::{Folder, Tree, is_within_reach};

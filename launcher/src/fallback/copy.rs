@@ -13,7 +13,8 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, Timespec, Time
 use rustix::io::Errno;
 
 use super::lay::lay;
-use super::layer::list_own;
+use super::layer;
+use crate::changes::is_within_reach;
 use crate::error::Error;
 use crate::layout::refused;
 use crate::search::Search;
@@ -117,7 +118,7 @@ pub(crate) fn copy(
     copier.copied.entries.clear();
     copier.copied.bytes = 0;
     copier
-        .look(Path::new(""))
+        .look()
         .map_err(|errno| copier.failed(Path::new(""), errno))?;
     Ok(copied)
 }
@@ -219,24 +220,30 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Marks what is in a folder of the copy, and the folder.
-    fn look(&mut self, path: &Path) -> Result<(), Errno> {
-        let to = self.to.join(path);
-        let made = rustix::fs::lstat(&to)?;
-        self.copied.bytes += made.st_blocks as u64 * 512;
-        if self.most.is_some_and(|most| self.copied.bytes > most) {
-            return Err(Errno::DQUOT);
-        }
-        let mark = Mark::of(&made);
-        self.copied.entries.insert(path.to_owned(), mark);
-        if mark.kind != FileType::Directory {
-            return Ok(());
-        }
+    /// Marks everything that is in the copy.
+    fn look(&mut self) -> Result<(), Errno> {
         let number = |error: std::io::Error| {
             Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO))
         };
-        for entry in list_own(&to).map_err(number)? {
-            self.look(&path.join(entry.file_name()))?;
+        let tree = layer::open(self.to).map_err(number)?;
+        let mut left = vec![PathBuf::new()];
+        while let Some(path) = left.pop() {
+            let folder = tree.folder(&path).map_err(number)?;
+            for name in folder.names().map_err(number)? {
+                let path = path.join(&name);
+                let Some(made) = folder.stat(&name).map_err(number)? else {
+                    continue;
+                };
+                self.copied.bytes += made.st_blocks as u64 * 512;
+                if self.most.is_some_and(|most| self.copied.bytes > most) {
+                    return Err(Errno::DQUOT);
+                }
+                let mark = Mark::of(&made);
+                self.copied.entries.insert(path.clone(), mark);
+                if mark.kind == FileType::Directory && is_within_reach(&path) {
+                    left.push(path);
+                }
+            }
         }
         Ok(())
     }

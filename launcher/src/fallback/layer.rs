@@ -1,69 +1,126 @@
 //! What was changed in a copy of the workspace, written down as an overlay's upper layer, so that it is shown and
 //! applied in the same way.
 
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder};
 use std::io;
+use std::ops::Bound;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, Timespec, Timestamps};
+use rustix::fs::{CWD, FileType, Mode, Stat, Timespec, Timestamps};
 
 use super::copy::{Copied, Mark};
+use crate::changes::{self, Folder, Tree, is_within_reach};
 
 /// Writes the differences between `copy` and what was copied into `upper`. Nothing runs in the copy any more.
+///
+/// What is nested too deep to be taken over is written as the folder that it begins with, so that it is told.
+///
+/// # Errors
+/// If something cannot be read or written; then nothing is in `upper`, as a part would be taken for all of it.
 pub(crate) fn write(copy: &Path, copied: &Copied, upper: &Path) -> io::Result<()> {
-    let layer = Layer {
-        copy,
+    let mut layer = Layer {
+        tree: open(copy)?,
         copied,
         upper,
+        folders: HashMap::new(),
+        others: HashSet::new(),
+        made: Vec::new(),
     };
-    layer.folder(Path::new(""))?;
-    layer.deleted()
+    let written = layer
+        .changed()
+        .and_then(|()| layer.deleted())
+        .and_then(|()| layer.settle());
+    if written.is_err() {
+        let folder = fs::File::open(upper)?;
+        for entry in fs::read_dir(upper)? {
+            changes::remove(folder.as_fd(), &entry?.file_name())?;
+        }
+    }
+    written
+}
+
+/// Opens a copy whose command may have taken all permissions from it.
+pub(super) fn open(copy: &Path) -> io::Result<Tree> {
+    let copy = copy.canonicalize()?;
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o700))?;
+    Tree::of_ours(&copy)
 }
 
 struct Layer<'a> {
-    copy: &'a Path,
+    tree: Tree,
     copied: &'a Copied,
     upper: &'a Path,
+    /// The folders of the copy, with their modes.
+    folders: HashMap<PathBuf, u32>,
+    /// What else is in it.
+    others: HashSet<PathBuf>,
+    /// The folders of the layer, a folder before what is in it.
+    made: Vec<PathBuf>,
 }
 
 impl Layer<'_> {
-    fn folder(&self, path: &Path) -> io::Result<()> {
-        let place = self.copy.join(path);
-        let entries = list_own(&place)?;
-        for entry in entries {
-            self.entry(&path.join(entry.file_name()))?;
+    fn changed(&mut self) -> io::Result<()> {
+        let mut left = vec![PathBuf::new()];
+        while let Some(path) = left.pop() {
+            // Permissions that were taken away are widened for as long as this is open.
+            let folder = self.tree.folder(&path)?;
+            for name in folder.names()? {
+                let path = path.join(&name);
+                let Some(found) = folder.stat(&name)? else {
+                    continue;
+                };
+                if self.copied.kept.contains(&path) {
+                    self.others.insert(path);
+                } else if FileType::from_raw_mode(found.st_mode) == FileType::Directory {
+                    self.folder(&path, &found)?;
+                    if is_within_reach(&path) {
+                        left.push(path);
+                    }
+                } else {
+                    self.other(&folder, &name, &path, &found)?;
+                    self.others.insert(path);
+                }
+            }
         }
         Ok(())
     }
 
-    fn entry(&self, path: &Path) -> io::Result<()> {
-        if self.copied.kept.contains(path) {
-            return Ok(());
-        }
-        let found = rustix::fs::lstat(self.copy.join(path))?;
-        let mark = Mark::of(&found);
+    fn folder(&mut self, path: &Path, found: &Stat) -> io::Result<()> {
+        self.folders.insert(path.to_owned(), found.st_mode);
         let before = self.copied.entries.get(path);
-        if mark.kind == FileType::Directory {
-            if before.is_none_or(|before| *before != mark) {
-                self.parents(path)?;
-                self.make_folder(path)?;
-            }
-            return self.folder(path);
-        }
-        if before == Some(&mark) {
-            return Ok(());
-        }
-        // In the place of a folder with something hidden in it, which must stay.
-        if self.copied.kept.iter().any(|kept| kept.starts_with(path)) {
+        if before == Some(&Mark::of(found)) && is_within_reach(path) {
             return Ok(());
         }
         self.parents(path)?;
-        let (from, to) = (self.copy.join(path), self.upper.join(path));
+        self.make_folder(path)
+    }
+
+    fn other(
+        &mut self,
+        folder: &Folder,
+        name: &OsStr,
+        path: &Path,
+        found: &Stat,
+    ) -> io::Result<()> {
+        let mark = Mark::of(found);
+        // In the place of a folder with something hidden in it, that must stay.
+        if self.copied.entries.get(path) == Some(&mark) || self.holds_kept(path) {
+            return Ok(());
+        }
+        self.parents(path)?;
+        let to = self.upper.join(path);
         match mark.kind {
-            FileType::Symlink => std::os::unix::fs::symlink(fs::read_link(from)?, to),
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(folder.fd(), name, Vec::new())?;
+                std::os::unix::fs::symlink(OsString::from_vec(target.into_bytes()), to)
+            }
             FileType::RegularFile => {
-                let mut bytes = open_own(&from)?;
+                let mut bytes = self.tree.file(folder, name)?;
                 let mut made = fs::OpenOptions::new()
                     .write(true)
                     .create_new(true)
@@ -86,22 +143,20 @@ impl Layer<'_> {
     }
 
     /// Marks what is gone. A folder with something hidden in it stays, for the hidden thing does.
-    fn deleted(&self) -> io::Result<()> {
-        let mut above: Option<PathBuf> = None;
+    fn deleted(&mut self) -> io::Result<()> {
+        let mut above: Option<&Path> = None;
         for path in self.copied.entries.keys() {
-            let is_within = above.as_ref().is_some_and(|above| path.starts_with(above));
-            if path.as_os_str().is_empty() || is_within || self.copied.kept.contains(path) {
+            let is_within = above.is_some_and(|above| path.starts_with(above));
+            let is_there = self.folders.contains_key(path) || self.others.contains(path);
+            // What is deeper was not looked for.
+            let is_untold = path.as_os_str().is_empty() || !is_within_reach(path);
+            if is_within || is_there || is_untold || self.copied.kept.contains(path) {
                 continue;
             }
-            match fs::symlink_metadata(self.copy.join(path)) {
-                Ok(_) => continue,
-                Err(error) if is_missing(&error) => {}
-                Err(error) => return Err(error),
-            }
-            if self.copied.kept.iter().any(|kept| kept.starts_with(path)) {
+            if self.holds_kept(path) {
                 continue;
             }
-            above = Some(path.clone());
+            above = Some(path);
             // Something else stands where a folder above was: it takes the place of all.
             let place = self.upper.join(path);
             if self.parents(path).is_err() || fs::symlink_metadata(&place).is_ok() {
@@ -118,69 +173,42 @@ impl Layer<'_> {
         Ok(())
     }
 
-    /// Makes the folders above something, as they are in the copy.
-    fn parents(&self, path: &Path) -> io::Result<()> {
+    /// Whether something that stays is in it.
+    fn holds_kept(&self, path: &Path) -> bool {
+        // Paths are ordered by their parts: what is in a folder follows it.
+        let from = (Bound::Included(path), Bound::Unbounded);
+        let mut from = self.copied.kept.range::<Path, _>(from);
+        from.next().is_some_and(|kept| kept.starts_with(path))
+    }
+
+    /// Makes the folders above something, if they are folders in the copy.
+    fn parents(&mut self, path: &Path) -> io::Result<()> {
         let mut above: Vec<&Path> = path.ancestors().skip(1).collect();
         above.pop();
+        if above.iter().any(|path| !self.folders.contains_key(*path)) {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
         for folder in above.into_iter().rev() {
             self.make_folder(folder)?;
         }
         Ok(())
     }
 
-    fn make_folder(&self, path: &Path) -> io::Result<()> {
-        let place = self.upper.join(path);
-        match DirBuilder::new().mode(0o700).create(&place) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if fs::symlink_metadata(&place)?.is_dir() {
-                    Ok(())
-                } else {
-                    Err(io::ErrorKind::NotADirectory.into())
-                }
-            }
-            Err(error) => Err(error),
-            Ok(()) => {
-                let mode = fs::symlink_metadata(self.copy.join(path))
-                    .map_or(0o755, |found| found.permissions().mode());
-                // It is filled yet.
-                fs::set_permissions(&place, fs::Permissions::from_mode(mode & 0o1777 | 0o700))
-            }
+    fn make_folder(&mut self, path: &Path) -> io::Result<()> {
+        // It is filled yet, so it gets its own mode last.
+        match DirBuilder::new().mode(0o700).create(self.upper.join(path)) {
+            Ok(()) => self.made.push(path.to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
-}
 
-/// What is in a folder whose maker may have taken its own right to look.
-pub(super) fn list_own(place: &Path) -> io::Result<Vec<fs::DirEntry>> {
-    match fs::read_dir(place) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let mode = fs::symlink_metadata(place)?.permissions();
-            fs::set_permissions(place, fs::Permissions::from_mode(0o700))?;
-            let entries = fs::read_dir(place);
-            let again = entries.and_then(|entries| entries.collect());
-            fs::set_permissions(place, mode)?;
-            again
+    fn settle(&self) -> io::Result<()> {
+        for path in self.made.iter().rev() {
+            let mode = self.folders.get(path).map_or(0o755, |mode| mode & 0o1777);
+            fs::set_permissions(self.upper.join(path), fs::Permissions::from_mode(mode))?;
         }
-        entries => entries?.collect(),
+        Ok(())
     }
-}
-
-/// A file whose maker may have taken its own right to read.
-pub(super) fn open_own(path: &Path) -> io::Result<fs::File> {
-    match fs::File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let mode = fs::symlink_metadata(path)?.permissions();
-            fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-            let opened = fs::File::open(path);
-            fs::set_permissions(path, mode)?;
-            opened
-        }
-        opened => opened,
-    }
-}
-
-fn is_missing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
 }

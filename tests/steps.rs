@@ -158,6 +158,17 @@ fn an_attempt_begins_without_what_the_failed_one_before_it_left() {
 }
 
 #[test]
+fn a_step_that_nested_folders_without_end_is_tried_again() {
+    let world = World::new();
+    let nest = "import os\nfor n in range(3000):\n os.mkdir(\"d\")\n os.chdir(\"d\")";
+    let shell = format!("test -e d && exit 9; python3 -c '{nest}'; exit 3");
+    let again = "retries = 1\nretry_on = [\"exit\"]";
+    let report = report(&world, &step("one", &shell, again));
+    assert_eq!(report["steps"][0]["attempts"], 2, "{report}");
+    assert_eq!(outcome(&report, 1), r#"{"failed":{"exit":3}}"#);
+}
+
+#[test]
 fn a_step_is_tried_again_for_a_host_that_could_not_be_reached() {
     let mut world = World::new();
     // Nobody listens on port 1.

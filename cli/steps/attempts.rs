@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use launcher::changes::Touched;
 use sdk::report::{Failure as StepFailure, Outcome, Retried};
 
 use super::file::Planned;
 use super::report::step_tally;
 use super::retry::{self, Cause, codes_since};
-use super::touched::Touched;
 use super::{Ahead, Context, Ended, Layer, Layers, Sink, run_step};
 use crate::failure::Failure;
 

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::mpsc;
 
+use launcher::changes::{Touched, unhide};
 use policies::WorkspaceMode;
 use sdk::report::{Conflict, Failure as StepFailure, Outcome};
 
 use super::attempts::{Attempted, attempt};
 use super::file::Plan;
 use super::graph::{Graph, Standing};
-use super::touched::{Touched, unhide};
 use super::{Context, Ended, Layer, Layers, Sink};
 use crate::failure::Failure;
 
@@ -206,7 +206,7 @@ impl All<'_> {
             shared.extend(mine.shared_folders(&theirs, &is_new));
         }
         for folder in shared {
-            unhide(&layer.upper().join(folder)).map_err(unreadable)?;
+            unhide(&layer.upper(), &folder).map_err(unreadable)?;
         }
         Ok(())
     }

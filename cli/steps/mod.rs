@@ -13,7 +13,6 @@ mod retry;
 mod shown;
 mod sink;
 mod telling;
-mod touched;
 
 pub(crate) use ahead::Ahead;
 pub(crate) use attempts::{Attempted, attempt};

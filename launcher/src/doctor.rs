@@ -295,7 +295,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = crate::workspace::remove_folder(&self.0);
+        let _ = crate::changes::remove_folder(&self.0);
     }
 }
 

@@ -135,6 +135,8 @@ pub use weaken::Layer;
 pub use weaken::Weaken;
 
 #[cfg(target_os = "linux")]
+pub use changes::remove_folder;
+#[cfg(target_os = "linux")]
 pub use doctor::{WITHOUT_NAMESPACES, doctor, limits_kept_by};
 #[cfg(target_os = "linux")]
 pub use listing::{HiddenFile, Listing, ShownPlace};
@@ -148,8 +150,6 @@ pub use sys::ignore_background_reads;
 pub use terminal::Terminal;
 #[cfg(target_os = "linux")]
 pub use warm::Warm;
-#[cfg(target_os = "linux")]
-pub use workspace::remove_folder;
 #[cfg(target_os = "linux")]
 pub use zygote::{begin, expect};
 

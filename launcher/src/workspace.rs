@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use crate::changes;
 use crate::copied::{self, Copy};
 use crate::error::Error;
 use crate::glob::Glob;
@@ -259,27 +260,8 @@ fn overlay(layout: &mut Layout, host: &Path, layers: &Layers<'_>) -> Result<(), 
 
 /// A `volatile` overlay leaves a mark in its work folder that keeps it from being used again.
 pub(crate) fn clear_work(work: &Path) -> std::io::Result<()> {
-    let left = work.join("work");
-    if left.symlink_metadata().is_ok_and(|found| found.is_dir()) {
-        remove_folder(&left)?;
-    }
-    Ok(())
-}
-
-/// Removes a folder with what is in it, whatever its permissions: such as a layer with the changes of a run.
-pub fn remove_folder(folder: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
     // The kernel makes these folders without any permission.
-    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))?;
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            remove_folder(&entry.path())?;
-        } else {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
-    std::fs::remove_dir(folder)
+    changes::remove_folder(&work.join("work"))
 }
 
 /// Names are put into mount options, where some characters mean something.

@@ -468,6 +468,29 @@ fn discarding_removes_the_layers_and_not_a_byte_of_the_workspace() {
 }
 
 #[test]
+fn layers_that_a_killed_discard_or_apply_left_are_removed_by_the_next_discard() {
+    for state in [
+        State::Discarded { at: Moment::now() },
+        State::Applied {
+            at: Moment::now(),
+            count: 1,
+        },
+    ] {
+        let mut run = Run::over(Box::shell("").file("a", "1"));
+        run.step("echo run > a");
+        // As it is after the one and before the other.
+        let mut record = Record::load(&run.folder()).unwrap();
+        record.state = state.clone();
+        record.layers.clear();
+        record.save().unwrap();
+        assert!(run.folder().join("layers/001/upper/a").exists());
+        Kept::discard(&run.folder()).unwrap();
+        assert!(!run.folder().join("layers").exists());
+        assert_eq!(run.state(), state);
+    }
+}
+
+#[test]
 fn two_names_of_one_file_are_taken_over_one_by_one() {
     let sandbox = Box::shell("").file("a", "1");
     fs::create_dir(sandbox.work().join("d")).unwrap();

@@ -111,6 +111,29 @@ fn the_workspace_is_a_copy_and_its_changes_are_kept_as_a_layer() {
 }
 
 #[test]
+fn nothing_is_left_of_folders_that_were_nested_without_end() {
+    where_namespaces_are_refused(
+        "fallback::nothing_is_left_of_folders_that_were_nested_without_end",
+        || {
+            let nest = "import os, tempfile
+os.chdir(tempfile.gettempdir())
+for n in range(3000):
+    os.mkdir('deeper')
+    os.chdir('deeper')
+os.mkdir('closed', 0)
+print('made')";
+            assert_eq!(python(nest).output(), "made\n");
+            let own = format!("-{}-", std::process::id());
+            let is_ours = |name: &str| name.starts_with("valetkey-run-") && name.contains(&own);
+            for entry in fs::read_dir("/var/tmp").unwrap() {
+                let name = entry.unwrap().file_name().into_string().unwrap_or_default();
+                assert!(!is_ours(&name), "{name} is left");
+            }
+        },
+    );
+}
+
+#[test]
 fn nothing_else_of_the_owner_is_read_or_changed() {
     where_namespaces_are_refused(
         "fallback::nothing_else_of_the_owner_is_read_or_changed",

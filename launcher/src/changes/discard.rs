@@ -13,6 +13,11 @@ use super::{Error, remove};
 pub(crate) fn drop_layers(record: &mut Record) -> Result<(), Error> {
     record.layers.clear();
     record.save_durably()?;
+    remove_layers(record)
+}
+
+/// Removes the layers that are left, once it is written down what became of the changes.
+pub(crate) fn remove_layers(record: &Record) -> Result<(), Error> {
     let folder = record.folder().to_owned();
     File::open(&folder)
         .and_then(|run| remove::remove(run.as_fd(), "layers".as_ref()))

@@ -146,7 +146,8 @@ impl Kept {
         let _hold = Hold::take(run_folder)?;
         let mut record = Record::load(run_folder)?;
         match record.state {
-            State::Applied { .. } | State::Discarded { .. } => Ok(()),
+            // Whoever wrote this down may have been ended before the layers were gone.
+            State::Applied { .. } | State::Discarded { .. } => discard::remove_layers(&record),
             State::Kept | State::Applying { .. } | State::PartlyApplied { .. } => {
                 discard::discard(&mut record)
             }

@@ -31,6 +31,8 @@ mod select;
 #[cfg(target_os = "linux")]
 mod stage;
 #[cfg(target_os = "linux")]
+mod touched;
+#[cfg(target_os = "linux")]
 mod tree;
 
 pub use change::{Change, Conflict, Entry, Kind, Refused};
@@ -46,5 +48,9 @@ pub(crate) use layers::mark_copy;
 pub use merge::merge;
 #[cfg(target_os = "linux")]
 pub(crate) use remove::remove;
+#[cfg(target_os = "linux")]
+pub use remove::remove_folder;
+#[cfg(target_os = "linux")]
+pub use touched::{Touched, unhide};
 #[cfg(target_os = "linux")]
 pub(crate) use tree::{Folder, Tree, is_within_reach};

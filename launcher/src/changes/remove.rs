@@ -5,9 +5,21 @@ use std::ffi::{CString, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
+
+/// Removes what is at this path with all that is in it, as [`remove`] does.
+///
+/// # Errors
+/// If something of it is still there.
+pub fn remove_folder(path: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno::INVAL.into());
+    };
+    remove(std::fs::File::open(parent)?.as_fd(), name)
+}
 
 /// Removes what is called `name` in a folder, with all that is in it. Links are removed, not followed; what is mounted
 /// in it is left alone, and is an error.

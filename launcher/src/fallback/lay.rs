@@ -89,8 +89,8 @@ fn settle(to: &Path, found: &Stat) -> io::Result<()> {
     fs::set_permissions(to, fs::Permissions::from_mode(found.st_mode & 0o1777))?;
     let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
     let times = Timestamps {
-        last_access: time(found.st_atime as i64, found.st_atime_nsec as i64),
-        last_modification: time(found.st_mtime as i64, found.st_mtime_nsec as i64),
+        last_access: time(found.st_atime, found.st_atime_nsec as i64),
+        last_modification: time(found.st_mtime, found.st_mtime_nsec as i64),
     };
     Ok(rustix::fs::utimensat(CWD, to, &times, AtFlags::empty())?)
 }

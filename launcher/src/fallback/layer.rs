@@ -131,8 +131,8 @@ impl Layer<'_> {
                 rustix::fs::futimens(
                     &made,
                     &Timestamps {
-                        last_access: time(found.st_atime as i64, found.st_atime_nsec as i64),
-                        last_modification: time(found.st_mtime as i64, found.st_mtime_nsec as i64),
+                        last_access: time(found.st_atime, found.st_atime_nsec as i64),
+                        last_modification: time(found.st_mtime, found.st_mtime_nsec as i64),
                     },
                 )?;
                 Ok(())

@@ -64,7 +64,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = crate::workspace::remove_folder(&self.0);
+        let _ = crate::changes::remove_folder(&self.0);
     }
 }
 
@@ -90,7 +90,7 @@ fn sweep(above: &Path) {
         let maker = u32::try_from(pid).ok().and_then(crate::usage::started);
         // In another process namespace the number would mean another process.
         if is_own && namespace == here && maker != Some(started) {
-            let _ = crate::workspace::remove_folder(&entry.path());
+            let _ = crate::changes::remove_folder(&entry.path());
         }
     }
 }

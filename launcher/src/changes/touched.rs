@@ -1,10 +1,14 @@
 //! What one layer changed, by its paths: to count, and to find what two layers changed both.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::change::Kind;
+use super::layers::{OPAQUE, is_opaque, is_whiteout};
+use super::tree::{Tree, in_proc, is_within_reach, kind};
 
 /// What a layer has at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,42 +35,33 @@ impl Touch {
 
 /// The paths that a layer touched.
 #[derive(Debug, Default)]
-pub(crate) struct Touched(BTreeMap<PathBuf, Touch>);
+pub struct Touched(BTreeMap<PathBuf, Touch>);
 
 impl Touched {
     /// Looks through the `upper` folder of a layer that nobody writes to any more.
     ///
     /// # Errors
     /// If a part of it cannot be read, or it has more entries than are looked through.
-    pub(crate) fn of(upper: &Path) -> io::Result<Self> {
+    pub fn of(upper: &Path) -> io::Result<Self> {
+        let tree = Tree::of_ours(&upper.canonicalize()?)?;
         let mut touched = Self::default();
         let mut left = vec![PathBuf::new()];
         while let Some(folder) = left.pop() {
-            let entries = match fs::read_dir(upper.join(&folder)) {
-                Ok(entries) => entries,
-                // A step can take away the permission to look into a folder of its own.
-                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    touched.0.insert(folder, Touch::Own);
+            let opened = tree.folder(&folder)?;
+            for name in opened.names()? {
+                let path = folder.join(&name);
+                let Some(found) = opened.stat(&name)? else {
                     continue;
-                }
-                Err(error) => return Err(error),
-            };
-            for entry in entries {
-                let entry = entry?;
-                let path = folder.join(entry.file_name());
-                let found = entry.metadata()?;
-                let mode = found.mode() & 0o7777;
-                let touch = if found.file_type().is_char_device() && found.rdev() == 0 {
+                };
+                let mode = found.st_mode & 0o7777;
+                let touch = if is_whiteout(&opened, &name, &found)? {
                     Touch::Removed
-                } else if !found.is_dir() {
+                } else if kind(&found) != Kind::Folder || !is_within_reach(&path) {
                     Touch::Own
+                } else if is_opaque(&opened, &name)? {
+                    Touch::Opaque { mode }
                 } else {
-                    match is_opaque(&entry.path()) {
-                        Ok(true) => Touch::Opaque { mode },
-                        Ok(false) => Touch::Folder { mode },
-                        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Touch::Own,
-                        Err(error) => return Err(error),
-                    }
+                    Touch::Folder { mode }
                 };
                 if touch.folder().is_some() {
                     left.push(path.clone());
@@ -83,14 +78,14 @@ impl Touched {
     }
 
     /// How many files were written, replaced or removed.
-    pub(crate) fn files(&self) -> u64 {
+    pub fn files(&self) -> u64 {
         let is_file = |touch: &&Touch| touch.folder().is_none();
         self.0.values().filter(is_file).count() as u64
     }
 
     /// The paths that both changed; of two of which one lies below the other, the shorter. A folder that both made where
     /// there was nothing (`is_new`) is none.
-    pub(crate) fn conflicts(&self, other: &Self, is_new: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
+    pub fn conflicts(&self, other: &Self, is_new: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = Vec::new();
         for (path, mine) in &self.0 {
             let Some(theirs) = other.0.get(path) else {
@@ -120,11 +115,7 @@ impl Touched {
     }
 
     /// The folders of this layer that would hide the other's files in the same new folders.
-    pub(crate) fn shared_folders(
-        &self,
-        other: &Self,
-        is_new: &dyn Fn(&Path) -> bool,
-    ) -> Vec<PathBuf> {
+    pub fn shared_folders(&self, other: &Self, is_new: &dyn Fn(&Path) -> bool) -> Vec<PathBuf> {
         let is_opaque = |(_, touch): &(&PathBuf, &Touch)| matches!(touch, Touch::Opaque { .. });
         self.0
             .iter()
@@ -160,25 +151,19 @@ impl Touched {
     }
 }
 
-/// Has a folder of a layer show what lies below it, too.
-pub(crate) fn unhide(folder: &Path) -> io::Result<()> {
-    match rustix::fs::lremovexattr(folder, OPAQUE) {
-        Ok(()) | Err(rustix::io::Errno::NODATA) => Ok(()),
+/// Has a folder of a layer, the `upper` of which this is, show what lies below it, too.
+///
+/// # Errors
+/// If it cannot be changed.
+pub fn unhide(upper: &Path, folder: &Path) -> io::Result<()> {
+    let tree = Tree::of_ours(&upper.canonicalize()?)?;
+    let opened = tree.folder(folder)?;
+    match rustix::fs::removexattr(in_proc(opened.fd()), OPAQUE) {
+        Ok(()) | Err(Errno::NODATA) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
 }
 
-/// Whether a folder of a layer hides what lies below it.
-fn is_opaque(folder: &Path) -> io::Result<bool> {
-    let mut value = [0_u8; 8];
-    match rustix::fs::lgetxattr(folder, OPAQUE, &mut value[..]) {
-        Ok(length) => Ok(value.get(..length) == Some(b"y")),
-        Err(rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP) => Ok(false),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-const OPAQUE: &std::ffi::CStr = c"user.overlay.opaque";
 /// More than any project has; it bounds what a hostile step can make us hold.
 const MOST: usize = 2_000_000;
 
@@ -253,6 +238,22 @@ mod tests {
         assert_eq!(shared, [PathBuf::from("new")]);
         let (mine, theirs) = (made("old", "old/one"), made("old", "old/two"));
         assert_eq!(conflicts(&mine, &theirs), ["old"]);
+    }
+
+    #[test]
+    fn what_is_in_a_folder_that_a_step_closed_is_looked_through() {
+        use std::os::unix::fs::PermissionsExt;
+        let upper = tempfile::tempdir().unwrap();
+        std::fs::create_dir(upper.path().join("out")).unwrap();
+        std::fs::write(upper.path().join("out/file"), "").unwrap();
+        for mode in [0o444, 0o111, 0] {
+            let closed = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(upper.path().join("out"), closed).unwrap();
+            let touched = Touched::of(upper.path()).unwrap();
+            let expected = layer(&[("out", Touch::Folder { mode }), ("out/file", Touch::Own)]);
+            assert_eq!(touched.0, expected.0);
+            unhide(upper.path(), Path::new("out")).unwrap();
+        }
     }
 
     #[test]

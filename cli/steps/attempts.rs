@@ -1,6 +1,7 @@
 //! How one step is run until it passes, or is not tried again.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use jiff::Timestamp;
 use launcher::changes::Touched;
@@ -106,11 +107,13 @@ pub(crate) fn attempt(
         };
         match (because, &ended) {
             (Some(because), Ok(ended)) if is_dropped => {
+                let mut stderr = ended.finished.stderr.clone();
+                stderr.shorten(MOST_OF_ATTEMPT);
                 let failed = Retried {
                     outcome,
                     because,
                     wall_ms: milliseconds(ended.finished.wall),
-                    stderr: ended.finished.stderr.clone(),
+                    stderr,
                 };
                 sink.retried(&step.spec, number, &failed);
                 retried.push(failed);
@@ -131,6 +134,24 @@ pub(crate) fn attempt(
     }
 }
 
+/// Does what makes an attempt; a panic in it is a step that failed, not a run that nobody ends.
+pub(crate) fn or_fault(attempt: impl FnOnce() -> Attempted) -> Attempted {
+    let started = Timestamp::now();
+    // Nothing that it changed halfway is used again: what is shared is behind locks that bear it.
+    catch_unwind(AssertUnwindSafe(attempt)).unwrap_or_else(|_| {
+        let ended = Err(Failure::ours("a fault of valetkey's own ended the step"));
+        Attempted {
+            outcome: outcome(&ended),
+            ended,
+            started,
+            retried: Vec::new(),
+            files_changed: None,
+            layer: None,
+            rolled_back: false,
+        }
+    })
+}
+
 /// The outcome of an attempt.
 pub(crate) fn outcome(ended: &Result<Ended, Failure>) -> Outcome {
     match ended {
@@ -142,4 +163,34 @@ pub(crate) fn outcome(ended: &Result<Ended, Failure>) -> Outcome {
 /// A time in milliseconds.
 pub(crate) fn milliseconds(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Bytes of the standard error of an attempt that was followed by another. A step has up to 20 of them.
+const MOST_OF_ATTEMPT: usize = 4 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passed() -> Attempted {
+        Attempted {
+            outcome: Outcome::Passed,
+            ended: Err(Failure::ours("not run")),
+            started: Timestamp::now(),
+            retried: Vec::new(),
+            files_changed: None,
+            layer: None,
+            rolled_back: false,
+        }
+    }
+
+    #[test]
+    fn a_panic_in_an_attempt_is_a_step_that_failed() {
+        let faulted = or_fault(|| panic!("as in a fault of ours"));
+        assert!(matches!(
+            faulted.outcome,
+            Outcome::Failed(StepFailure::SetupFailed(_))
+        ));
+        assert_eq!(or_fault(passed).outcome, Outcome::Passed);
+    }
 }

@@ -7,7 +7,7 @@ use launcher::changes::{Touched, unhide};
 use policies::WorkspaceMode;
 use sdk::report::{Conflict, Failure as StepFailure, Outcome};
 
-use super::attempts::{Attempted, attempt};
+use super::attempts::{Attempted, attempt, or_fault};
 use super::file::Plan;
 use super::graph::{Graph, Standing};
 use super::{Context, Ended, Layer, Layers, Sink};
@@ -50,7 +50,7 @@ pub(crate) fn run_all(
         }
     };
     if let [only] = plan.steps.as_slice() {
-        let attempted = attempt(context, only, layers, &[], None, sink);
+        let attempted = or_fault(|| attempt(context, only, layers, &[], None, sink));
         all.settle(0, attempted);
         return all.progress;
     }
@@ -72,8 +72,9 @@ pub(crate) fn run_all(
                 let (below, ended) = (all.below(step), ended.clone());
                 scope.spawn(move || {
                     let planned = &plan.steps[step];
-                    let attempted = attempt(context, planned, layers, &below, None, sink);
-                    // The other end is held as long as something runs.
+                    let attempted =
+                        or_fault(|| attempt(context, planned, layers, &below, None, sink));
+                    // Whoever hears it waits for as long as something runs.
                     let _ = ended.send((step, attempted));
                 });
             }

@@ -42,8 +42,11 @@ fn length(step: &mut Step) -> usize {
 }
 
 fn shorten(step: &mut Step) {
-    for tail in tails(step) {
+    for tail in [&mut step.stdout, &mut step.stderr] {
         tail.shorten(SHORT);
+    }
+    for attempt in &mut step.retried {
+        attempt.stderr.shorten(SHORTEST);
     }
 }
 
@@ -51,9 +54,13 @@ fn shorten(step: &mut Step) {
 const MOST: usize = 2 * 1024 * 1024;
 /// Bytes of each stream.
 const SHORT: usize = 2 * 1024;
+/// Bytes of an attempt that was followed by another: a step has up to 20 of them.
+const SHORTEST: usize = 128;
 
 #[cfg(test)]
 mod tests {
+    use sdk::report::{Outcome, Retried};
+
     use super::*;
 
     fn info(text: &str) -> StepInfo {
@@ -81,6 +88,25 @@ mod tests {
         assert_eq!(tail(0).text.len(), SHORT);
         assert!(tail(0).truncated);
         assert_eq!(tail(0).bytes, 60_000);
+    }
+
+    #[test]
+    fn of_a_run_whose_every_step_is_tried_again_and_again_little_is_kept() {
+        let mut info = info(&"\u{1}".repeat(64 << 10));
+        let report = info.report.as_mut().unwrap();
+        let attempt = Retried {
+            outcome: Outcome::Passed,
+            because: "exit".to_owned(),
+            wall_ms: 1,
+            stderr: report.stderr.clone(),
+        };
+        report.retried = vec![attempt; 20];
+        let told = serde_json::to_string(&in_short(report)).unwrap();
+        assert!(told.len() < 64 << 10, "{}", told.len());
+        let mut infos = vec![info; 500];
+        shorten_oldest(&mut infos);
+        let kept = serde_json::to_string(&infos).unwrap();
+        assert!(kept.len() < 32 << 20, "{}", kept.len());
     }
 
     #[test]

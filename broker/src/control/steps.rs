@@ -7,8 +7,8 @@ use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use sdk::RunId;
 use sdk::api::StepInfo;
-use sdk::happening::{Happening, RunEnded};
-use sdk::report::{Outcome, Report, Step};
+use sdk::happening::{Happening, Note, RunEnded};
+use sdk::report::{Failure, Outcome, Report, Step, Tail};
 use sdk::tally::Tallies;
 use tokio_util::task::TaskTracker;
 
@@ -173,16 +173,24 @@ impl Steps {
         steps.set_running(index);
         let before = self.events(&steps.run).await?.len();
         let feed = Arc::clone(&steps.feed);
+        let name = ready.name().to_owned();
         let running = tokio::task::spawn_blocking(move || ready.run(index, &Hearing(&feed)));
-        let ended = running
-            .await
-            .unwrap_or_else(|_| Err(StepRefused::Cannot("the step did not end".to_owned())));
-        let mut step = ended?;
-        let mut tallies = Tallies::default();
-        for event in self.events(&steps.run).await?.iter().skip(before) {
-            tallies.add(event);
+        // From here on it may have run, and what it changed is there: nothing may tell it as refused.
+        let mut step = (running.await).unwrap_or_else(|_| Ok(faulted(name, index)))?;
+        match self.events(&steps.run).await {
+            Ok(events) => {
+                let mut tallies = Tallies::default();
+                for event in events.iter().skip(before) {
+                    tallies.add(event);
+                }
+                step.reached = tallies.step(&step.name).reached();
+            }
+            Err(unread) => steps.tell(&Happening::Note(Note {
+                step: step.name.clone(),
+                index,
+                text: format!("what it reached cannot be told now: {}", unread.why()),
+            })),
         }
-        step.reached = tallies.step(&step.name).reached();
         Ok(step)
     }
 
@@ -300,6 +308,28 @@ impl StepRefused {
         match self {
             Self::Wrong(why) | Self::NotNow(why) | Self::Cannot(why) => why,
         }
+    }
+}
+
+/// A step whose thread met a fault of ours.
+fn faulted(name: String, index: u32) -> Step {
+    let why = "a fault of valetkey's own ended it; what it changed until then is there";
+    Step {
+        name,
+        index,
+        outcome: Outcome::Failed(Failure::SetupFailed(why.to_owned())),
+        limits_hit: Vec::new(),
+        attempts: 1,
+        started: None,
+        wall_ms: 0,
+        cpu_ms: None,
+        memory_peak: None,
+        stdout: Tail::default(),
+        stderr: Tail::default(),
+        reached: Vec::new(),
+        files_changed: None,
+        rolled_back: false,
+        retried: Vec::new(),
     }
 }
 

@@ -12,10 +12,12 @@ use super::*;
 /// Runs nothing: a step ends as its name says, and one called `held` when it is let go.
 struct Pretence {
     held: Mutex<Option<Receiver<()>>>,
+    audit: PathBuf,
 }
 
 struct Pretended {
     name: String,
+    audit: PathBuf,
     held: Option<Receiver<()>>,
 }
 
@@ -27,6 +29,7 @@ impl StepRunner for Pretence {
         let name = name.ok_or_else(|| StepRefused::Wrong("`name` is missing".to_owned()))?;
         Ok(Box::new(Pretended {
             name: name.to_owned(),
+            audit: self.audit.clone(),
             held: (name == "held")
                 .then(|| self.held.lock().unwrap().take())
                 .flatten(),
@@ -59,6 +62,13 @@ impl ReadyStep for Pretended {
         }
         let outcome = match self.name.as_str() {
             "broken" => return Err(StepRefused::Cannot("no sandbox here".to_owned())),
+            "panics" => panic!("as asked"),
+            "unread" => {
+                let aside = self.audit.with_extension("aside");
+                std::fs::rename(&self.audit, aside).unwrap();
+                std::fs::write(&self.audit, "no folder").unwrap();
+                json!("passed")
+            }
             "bad" => json!({"failed": {"exit": 3}}),
             _ => json!("passed"),
         };
@@ -74,10 +84,12 @@ impl ReadyStep for Pretended {
 /// A server that pretends, and what lets a step called `held` go.
 async fn pretending() -> (Served, Sender<()>) {
     let (sender, receiver) = channel();
+    let world = World::new();
     let runner = Pretence {
         held: Mutex::new(Some(receiver)),
+        audit: world.path().join("state/audit"),
     };
-    let served = Served::with(World::new(), Some(Arc::new(runner))).await;
+    let served = Served::with(world, Some(Arc::new(runner))).await;
     (served, sender)
 }
 
@@ -218,6 +230,38 @@ async fn a_reader_that_comes_back_goes_on_where_it_was() {
     let (_, body) = served.follow(&path, Some(2)).await;
     let (text, _) = tokio::join!(all(body), served.call(Method::DELETE, &path, None));
     assert!(text.starts_with("id: 3\nevent: ended\n"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_that_ran_is_reported_whatever_fails_after_it() {
+    let (served, _) = pretending().await;
+    let path = served.run().await;
+    let (status, step) = served.step(&path, "panics").await;
+    assert_eq!(status, 200, "{step}");
+    assert!(
+        step["outcome"]["failed"]["setup-failed"].is_string(),
+        "{step}"
+    );
+    let (_, follower) = served.follow(&path, None).await;
+    let (status, step) = served.step(&path, "unread").await;
+    assert_eq!(
+        (status, &step["outcome"]),
+        (200, &json!("passed")),
+        "{step}"
+    );
+    let (_, steps) = served
+        .call(Method::GET, &format!("{path}/steps"), None)
+        .await;
+    assert_eq!(steps[1]["report"]["outcome"], "passed", "{steps}");
+    // The twin: one that did not begin is refused.
+    let (status, refused) = served.step(&path, "late").await;
+    assert_eq!(status, 503, "{refused}");
+    served.call(Method::DELETE, &path, None).await;
+    let told = all(follower).await;
+    assert!(
+        told.contains("what it reached cannot be told now"),
+        "{told}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -70,19 +70,19 @@ pub(crate) struct Running {
     pub(crate) reaped: bool,
     /// Where there is no process namespace, what tells the first process to end all others.
     bell: Option<Arc<OwnedFd>>,
-    // Taking a mount namespace apart takes longer than all else at the end; while this is held it happens later.
-    mounts: Option<OwnedFd>,
+    /// What of its namespaces is taken apart after its end.
+    held: Option<later::Held>,
 }
 
 impl Running {
-    /// The first process of a process namespace, and its mount namespace.
-    pub(crate) fn new(pid: i32, pidfd: OwnedFd, mounts: Option<OwnedFd>) -> Self {
+    /// The first process of a process namespace, and its other namespaces.
+    pub(crate) fn new(pid: i32, pidfd: OwnedFd, held: Option<later::Held>) -> Self {
         Self {
             pid: pid.unsigned_abs(),
             pidfd: Arc::new(pidfd),
             reaped: false,
             bell: None,
-            mounts,
+            held,
         }
     }
 
@@ -130,8 +130,8 @@ impl Drop for Running {
         if !self.reaped {
             self.end();
         }
-        if let Some(mounts) = self.mounts.take() {
-            later::close(mounts);
+        if let Some(held) = self.held.take() {
+            later::let_go(held);
         }
     }
 }

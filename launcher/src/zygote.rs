@@ -18,6 +18,7 @@ use rustix::process::DumpableBehavior;
 use crate::channel::{receive, receive_bytes, send_with};
 use crate::child;
 use crate::error::Error;
+use crate::later::Held;
 use crate::message::{Other, Report, Step};
 use crate::owner::{Owner, Wanted};
 use crate::start::{Running, descriptors, namespaces};
@@ -86,7 +87,10 @@ fn hear(control: &OwnedFd) -> Result<Answer, Error> {
             let mut descriptors = descriptors.into_iter();
             let pidfd = descriptors.next();
             let pidfd = pidfd.ok_or_else(|| Error::Fault("a process has no descriptor".into()))?;
-            let running = Running::new(pid, pidfd, descriptors.next());
+            let held = descriptors
+                .next()
+                .map(|mounts| Held::new(mounts, descriptors.next()));
+            let running = Running::new(pid, pidfd, held);
             Ok(Answer::Born(running))
         }
         Some((Report::Failed(Step::Other(other), errno), descriptors)) => {
@@ -265,9 +269,12 @@ fn serve(requests: OwnedFd, weaken: Weaken) -> ! {
             }
             Ok(Side::Parent(pid, Some(pidfd))) => match wanted.map(pid.unsigned_abs()) {
                 Ok(()) => {
-                    let mounts = std::fs::File::open(format!("/proc/{pid}/ns/mnt"));
+                    let namespaces = ["mnt", "net"]
+                        .map(|kind| std::fs::File::open(format!("/proc/{pid}/ns/{kind}")));
                     let mut descriptors = vec![pidfd.as_fd()];
-                    descriptors.extend(mounts.iter().map(AsFd::as_fd));
+                    // The second is of use beside the first only.
+                    let opened = namespaces.iter().map_while(|file| file.as_ref().ok());
+                    descriptors.extend(opened.map(AsFd::as_fd));
                     let _ = rustix::io::write(&go, &[1]);
                     let _ = send_with(&control, &Report::Born(pid).encode(), &descriptors);
                 }

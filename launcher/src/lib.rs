@@ -73,6 +73,8 @@ mod listing;
 #[cfg(target_os = "linux")]
 mod message;
 #[cfg(target_os = "linux")]
+mod mount_table;
+#[cfg(target_os = "linux")]
 mod netlink;
 #[cfg(target_os = "linux")]
 mod nft;
@@ -86,6 +88,8 @@ mod paths;
 mod plan;
 #[cfg(target_os = "linux")]
 mod prepare;
+#[cfg(target_os = "linux")]
+mod quiet;
 #[cfg(target_os = "linux")]
 mod search;
 #[cfg(target_os = "linux")]

@@ -30,17 +30,20 @@ impl Started {
         let mut said: Option<Report> = None;
         // Limits are kept by a thread of their own: a reader that takes no more output, such as a pager, must not keep
         // the command running past them.
-        let over = std::thread::scope(|scope| {
-            let started = &self;
-            let keeper = std::thread::Builder::new()
-                .name("limits".into())
-                .spawn_scoped(scope, || watch.keep(started));
-            if keeper.is_err() {
-                started.killer().kill();
-            }
-            started.pump(&mut output, &mut said, on_output);
-            keeper.and_then(|keeper| keeper.join().unwrap_or(Ok(None)))
-        });
+        let over = match self.ends_quietly(&watch) {
+            true => Ok(None),
+            false => std::thread::scope(|scope| {
+                let started = &self;
+                let keeper = std::thread::Builder::new()
+                    .name("limits".into())
+                    .spawn_scoped(scope, || watch.keep(started));
+                if keeper.is_err() {
+                    started.killer().kill();
+                }
+                started.pump(&mut output, &mut said, on_output);
+                keeper.and_then(|keeper| keeper.join().unwrap_or(Ok(None)))
+            }),
+        };
         // It has ended but was not reaped: its times can still be read.
         let cpu = watch.final_cpu(&self);
         self.running.reap();

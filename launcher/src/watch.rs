@@ -3,6 +3,7 @@
 //! Nobody looks more often than a limit can be reached: the kernel tells what it can, and [`pace`] when the rest may be.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -53,6 +54,17 @@ impl Watch {
             disk,
             restless: 0,
         }
+    }
+
+    /// How long nobody has to look, unless an alarm tells something.
+    pub(crate) fn first_look(&self, started: &Started) -> Duration {
+        let counted = self.disk.as_ref().map(Disk::due);
+        self.next_look(started, Instant::now(), None, counted)
+    }
+
+    /// What tells of a limit, and by which event.
+    pub(crate) fn alarms(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
+        self.alarms.descriptors()
     }
 
     /// Keeps the limits until the command has ended, by itself or, at a limit, by us; the limit is returned.

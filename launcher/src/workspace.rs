@@ -10,6 +10,7 @@ use crate::copied::{self, Copy};
 use crate::error::Error;
 use crate::glob::Glob;
 use crate::layout::{Access, Layout, Ownership, c_string, is_dir, open, refused, relative};
+use crate::mount_table;
 use crate::plan::Op;
 use crate::search::{Found, Search};
 use crate::spec::{MAX_LAYERS_BELOW, Workspace, WorkspaceMode};
@@ -325,8 +326,7 @@ fn parse_globs(patterns: &[String]) -> Result<Vec<Glob>, Error> {
 
 /// Mount points below a folder.
 pub(crate) fn mounts_below(host: &Path) -> Vec<PathBuf> {
-    let table = crate::usage::table("/proc/self/mountinfo").unwrap_or_default();
-    table
+    mount_table::read()
         .lines()
         .filter_map(|line| line.split(' ').nth(4))
         .map(unescape)

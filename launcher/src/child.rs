@@ -17,7 +17,7 @@ use crate::channel::send_with;
 use crate::child_terminal::{self, Pair};
 use crate::message::{Other, Report, Step, Stopped, Word};
 use crate::plan::{Files, First, INNER, Network, Rest, Source};
-use crate::sys::{self, Side};
+use crate::sys;
 use crate::weaken::{Layer, Weaken};
 use crate::{child_command, child_files, child_network, given};
 
@@ -36,13 +36,13 @@ pub(crate) fn run(control: &OwnedFd) -> ! {
         Err(stopped) => stop(control, stopped),
     };
     let (command, _) = wait_for_part(control);
-    let child = match sys::fork() {
-        Ok(Side::Child) => {
-            let terminal = terminal.as_ref().map(|pair| pair.slave.as_fd());
-            let kept = (&rest.landlock, &given);
-            child_command::become_it(&command, kept, first.weaken, terminal, control)
-        }
-        Ok(Side::Parent(child, _)) => child,
+    let mut become_it = || {
+        let terminal = terminal.as_ref().map(|pair| pair.slave.as_fd());
+        let kept = (&rest.landlock, &given);
+        child_command::become_it(&command, kept, first.weaken, terminal, control)
+    };
+    let child = match sys::fork_to_execute(&mut become_it) {
+        Ok(child) => child,
         Err(errno) => {
             tell(control, failed(Other::Init, errno));
             sys::exit(125);
@@ -363,6 +363,7 @@ fn watch(command: i32, terminal: Option<&Pair>, control: BorrowedFd<'_>, weaken:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::Side;
 
     #[test]
     fn a_panic_in_a_copied_process_goes_no_further_than_that_process() {

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code, reason = "the one file that may hold it")]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_long};
+use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
@@ -25,20 +25,14 @@ pub(crate) enum Side {
 /// [`execve`], and where the caller has threads, neither allocate nor take a lock.
 pub(crate) fn clone3(namespaces: u64) -> Result<Side, Errno> {
     let mut pidfd: c_int = -1;
-    let arguments = libc::clone_args {
-        flags: namespaces | libc::CLONE_PIDFD as u64,
-        pidfd: ptr::from_mut(&mut pidfd) as u64,
-        child_tid: 0,
-        parent_tid: 0,
-        // With CLONE_PARENT it is that of the caller.
-        exit_signal: u64::from(namespaces & libc::CLONE_PARENT as u64 == 0) * libc::SIGCHLD as u64,
-        stack: 0,
-        stack_size: 0,
-        tls: 0,
-        set_tid: 0,
-        set_tid_size: 0,
-        cgroup: 0,
-    };
+    // SAFETY: plain data, for which all zeroes is a value.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = namespaces | libc::CLONE_PIDFD as u64;
+    arguments.pidfd = ptr::from_mut(&mut pidfd) as u64;
+    if namespaces & libc::CLONE_PARENT as u64 == 0 {
+        // With it, it is that of the caller.
+        arguments.exit_signal = libc::SIGCHLD as u64;
+    }
     // SAFETY: `arguments` lives until the call returns and its size is passed; `pidfd` is a live `int` the kernel may
     // write. Without CLONE_VM and with `stack` 0 the child runs on its own copy of this stack, as after fork(2).
     let pid = unsafe {
@@ -68,6 +62,26 @@ pub(crate) fn fork() -> Result<Side, Errno> {
         pid if pid > 0 => Ok(Side::Parent(pid, None)),
         _ => Err(last_error()),
     }
+}
+
+/// Makes a child process in the same namespaces that runs `run` in this one's memory, and waits until it has executed
+/// something or ended: what is to become another program soon needs no copy (vfork(2)).
+pub(crate) fn fork_to_execute(run: &mut dyn FnMut()) -> Result<i32, Errno> {
+    extern "C" fn enter(run: *mut c_void) -> c_int {
+        // SAFETY: the pointer that `clone` was given below, to a value that lives until the child is done with it.
+        let run = unsafe { &mut *run.cast::<&mut dyn FnMut()>() };
+        run();
+        125
+    }
+    let mut run = run;
+    let mut stack = Vec::<u128>::with_capacity(STACK);
+    // SAFETY: the end of an allocation of that many; a `u128` is aligned as a stack is to be.
+    let top = unsafe { stack.as_mut_ptr().add(STACK) };
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the stack is the child's alone, and with CLONE_VFORK it and `run` live until the child uses them no more;
+    // this thread waits, so that nobody else uses what `run` borrows.
+    let pid = unsafe { libc::clone(enter, top.cast(), flags, (&raw mut run).cast()) };
+    if pid > 0 { Ok(pid) } else { Err(last_error()) }
 }
 
 /// Overwrites the values of the environment that this process was given, which may be somebody's keys.
@@ -329,17 +343,10 @@ pub(crate) fn set_socket_option(
     name: c_int,
     value: c_int,
 ) -> Result<(), Errno> {
-    // SAFETY: the value is a live `int` and its size is passed; `socket` is borrowed and so open.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size_of::<c_int>() as libc::socklen_t,
-        )
-    };
-    done(result.into())
+    let (value, size) = ((&raw const value).cast(), size_of::<c_int>());
+    let socket = socket.as_raw_fd();
+    // SAFETY: the value is a live `int` and its size is passed; the socket is borrowed and so open.
+    done(unsafe { libc::setsockopt(socket, level, name, value, size as libc::socklen_t) }.into())
 }
 
 /// Closes the descriptors from `first` to `last`.
@@ -351,15 +358,9 @@ pub(crate) fn close_range(first: u32, last: u32) -> Result<(), Errno> {
 
 /// Marks the descriptors from `first` on as closed at `execve`.
 pub(crate) fn close_on_exec_from(first: u32) -> Result<(), Errno> {
+    let flags = libc::CLOSE_RANGE_CLOEXEC;
     // SAFETY: no pointers, and no descriptor is closed by this call.
-    done(unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            first,
-            u32::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        )
-    })
+    done(unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, flags) })
 }
 
 /// A descriptor by its number.
@@ -483,6 +484,9 @@ pub(crate) fn exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// In 16 bytes: room for the few calls before another program.
+const STACK: usize = 64 << 10 >> 4;
+
 fn done(result: c_long) -> Result<(), Errno> {
     if result < 0 {
         Err(last_error())
@@ -492,9 +496,5 @@ fn done(result: c_long) -> Result<(), Errno> {
 }
 
 fn last_error() -> Errno {
-    Errno::from_raw_os_error(
-        io::Error::last_os_error()
-            .raw_os_error()
-            .unwrap_or(libc::EIO),
-    )
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }

@@ -1,7 +1,8 @@
 //! Measures from start to exit of `/bin/true` in our sandbox and in others, alone and many at once, and what one that
 //! only stands costs in memory.
 //!
-//! Usage: `launch VALETKEY [TIMES] [AT ONCE]`. What is not installed is said to be so.
+//! Usage: `launch VALETKEY [TIMES] [AT ONCE] [FOLDER]`. What is not installed is said to be so. The layers with what is
+//! written lie in the folder, `/var/tmp` unless it is given.
 
 #![expect(clippy::print_stdout, reason = "its output is its purpose")]
 
@@ -32,13 +33,15 @@ fn main() -> io::Result<()> {
         given.unwrap_or(otherwise)
     };
     let (times, many) = (number(50), number(200));
+    let place = arguments.next().unwrap_or_else(|| "/var/tmp".into());
     // As a server does, first of all.
     launcher::begin().map_err(io::Error::other)?;
     // On a disk file system, as a user's project is; a memory file system would be quicker.
     let folder = tempfile::Builder::new()
         .prefix("valetkey-bench-")
-        .tempdir_in("/var/tmp")?;
-    let ways = ways(folder.path(), &binary)?;
+        .tempdir_in(&place)?;
+    let ways = ways(folder.path(), &binary, many)?;
+    println!("what is written lies on {}", file_system(folder.path())?);
 
     println!(
         "start to exit of /bin/true: median of {times} one after another; {many} at once: time until the last has ended, for each"
@@ -161,7 +164,20 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-fn ways(folder: &Path, binary: &Path) -> io::Result<Vec<Way>> {
+/// The kind and the options of the file system that a folder is on (proc(5), `/proc/self/mounts`).
+fn file_system(folder: &Path) -> io::Result<String> {
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let described = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (place, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+        let is_above = folder.starts_with(place);
+        is_above.then(|| (place.len(), format!("{kind} ({options})")))
+    });
+    let innermost = described.max_by_key(|(length, _)| *length);
+    Ok(innermost.map_or_else(|| "an unknown file system".into(), |(_, text)| text))
+}
+
+fn ways(folder: &Path, binary: &Path, many: usize) -> io::Result<Vec<Way>> {
     let mut ways = vec![command(
         "fork and exec",
         Path::new("/"),
@@ -176,12 +192,15 @@ fn ways(folder: &Path, binary: &Path) -> io::Result<Vec<Way>> {
         ),
     ] {
         let folder = folder.join(name.replace([' ', ','], "-"));
+        // The layers are the caller's, who has made them before.
+        let specs = (0..many.max(1))
+            .map(|place| spec(&folder, place, network, &["/bin/true"]))
+            .collect::<io::Result<Vec<_>>>()?;
         ways.push(Way {
             name,
             run: Box::new(move |place| {
                 launcher::expect();
-                let spec = spec(&folder, place, network, &["/bin/true"])?;
-                let started = prepare(&spec).map_err(io::Error::other)?.start();
+                let started = prepare(&specs[place]).map_err(io::Error::other)?.start();
                 let mut started = started.map_err(io::Error::other)?;
                 let doors = started.doors.take();
                 started.release().map_err(io::Error::other)?;

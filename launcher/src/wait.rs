@@ -47,6 +47,10 @@ impl Started {
         // It has ended but was not reaped: its times can still be read.
         let cpu = watch.final_cpu(&self);
         self.running.reap();
+        // Without namespaces, nothing of it ends by itself where its first process was killed from outside.
+        if let (Some(group), true) = (&self.cgroup, self.fallback.is_some()) {
+            group.kill();
+        }
         let kept = self
             .fallback
             .take()

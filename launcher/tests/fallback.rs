@@ -134,6 +134,67 @@ print('made')";
 }
 
 #[test]
+fn a_sandbox_whose_first_process_is_killed_ends_and_what_outlives_it_is_told() {
+    where_namespaces_are_refused(
+        "fallback::a_sandbox_whose_first_process_is_killed_ends_and_what_outlives_it_is_told",
+        || {
+            for (line, outlives) in [
+                ("echo new > b; echo 0; exec sleep 600", false),
+                ("sleep 600 > /dev/null 2>&1 & echo $!; wait", true),
+            ] {
+                let sandbox = landlocked(line);
+                let mut started = sandbox.start();
+                let mut guard = std::sync::Mutex::new(None);
+                *guard.get_mut().unwrap() = children().pop();
+                started.release().unwrap();
+                let finished = started.wait(&mut |_, bytes| {
+                    // It runs. Its first process is the only one that we made.
+                    if let Some(guard) = guard.lock().unwrap().take() {
+                        kill(guard);
+                    }
+                    let other = std::str::from_utf8(bytes).unwrap().trim().parse().unwrap();
+                    *guard.lock().unwrap() = Some(other).filter(|other| *other != 0);
+                });
+                let left = guard.get_mut().unwrap().take();
+                assert_eq!(finished.outcome, Outcome::Failed(Failure::Signal(9)));
+                if let Some(left) = left {
+                    kill(left);
+                }
+                let by_group = finished.not_kept.is_none();
+                assert!(by_group || outlives, "{finished:?}");
+                if !outlives {
+                    assert_eq!(
+                        fs::read_to_string(sandbox.upper().join("b")).unwrap(),
+                        "new\n"
+                    );
+                } else if !by_group {
+                    let why = finished.not_kept.unwrap();
+                    assert!(why.contains("outlived"), "{why}");
+                    let place = why.split('`').nth(1).unwrap();
+                    fs::remove_dir_all(place).unwrap();
+                }
+            }
+        },
+    );
+}
+
+fn kill(pid: i32) {
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+}
+
+/// The processes that this one has made.
+fn children() -> Vec<i32> {
+    let threads = fs::read_dir("/proc/self/task").unwrap();
+    let all: String = threads
+        .map(|thread| fs::read_to_string(thread.unwrap().path().join("children")).unwrap())
+        .collect();
+    all.split_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect()
+}
+
+#[test]
 fn nothing_else_of_the_owner_is_read_or_changed() {
     where_namespaces_are_refused(
         "fallback::nothing_else_of_the_owner_is_read_or_changed",

@@ -9,7 +9,7 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{DumpableBehavior, WaitOptions};
+use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions};
 
 use crate::child::{
     Stays, drop_capabilities, failed, gain_nothing, next_word, tell, wait_for_word,
@@ -58,8 +58,9 @@ pub(crate) fn run(command: &Command, asking: &[Instruction], wires: &Wires) -> !
     if !waiting[1].revents().is_empty() || !wait_for_word(control) {
         sys::exit(125);
     }
+    let own = rustix::process::getpid();
     let child = match sys::fork() {
-        Ok(Side::Child) => become_it(command, asking, wires),
+        Ok(Side::Child) => become_it(command, asking, wires, own),
         Ok(Side::Parent(child, _)) => child,
         Err(errno) => {
             tell(control, failed(Other::Init, errno));
@@ -93,9 +94,9 @@ fn settle(wires: &Wires) -> Result<OwnedFd, (Other, Errno)> {
     sys::child_signals().map_err(other(Other::Init))
 }
 
-fn become_it(command: &Command, asking: &[Instruction], wires: &Wires) -> ! {
+fn become_it(command: &Command, asking: &[Instruction], wires: &Wires, guard: Pid) -> ! {
     let control = sys::borrowed(wires.control);
-    match ready(command, asking, wires) {
+    match ready(command, asking, wires, guard) {
         Err((other, errno)) => tell(control, failed(other, errno)),
         Ok(()) => {
             let errno = execute(command);
@@ -105,9 +106,20 @@ fn become_it(command: &Command, asking: &[Instruction], wires: &Wires) -> ! {
     sys::exit(125)
 }
 
-fn ready(command: &Command, asking: &[Instruction], wires: &Wires) -> Result<(), (Other, Errno)> {
+fn ready(
+    command: &Command,
+    asking: &[Instruction],
+    wires: &Wires,
+    guard: Pid,
+) -> Result<(), (Other, Errno)> {
     let other = |which| move |errno| (which, errno);
     rustix::process::setsid().map_err(other(Other::Init))?;
+    // If somebody kills the guard, the command at least ends with it.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(other(Other::Init))?;
+    if rustix::process::getppid() != Some(guard) {
+        return Err((Other::Init, Errno::SRCH));
+    }
     rustix::process::umask(rustix::fs::Mode::from(0o022));
     let [stdin, stdout, stderr] = wires.stdio.map(sys::borrowed);
     rustix::stdio::dup2_stdin(stdin).map_err(other(Other::Descriptors))?;

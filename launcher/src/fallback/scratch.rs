@@ -36,6 +36,13 @@ impl Scratch {
         &self.0
     }
 
+    /// Leaves it where it is: somebody works in it.
+    pub(crate) fn leave(mut self) -> PathBuf {
+        let place = std::mem::take(&mut self.0);
+        std::mem::forget(self);
+        place
+    }
+
     fn below(above: &Path) -> std::io::Result<Self> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         sweep(above);

@@ -2,8 +2,9 @@
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -31,7 +32,9 @@ pub(crate) struct Standing {
     writable: Vec<PathBuf>,
     connections: Option<Connections>,
     layer: Option<Layer>,
-    _scratch: Scratch,
+    scratch: Scratch,
+    /// Closed once nobody is left who could ask: nothing of the command runs any more.
+    asking: Option<Mutex<Receiver<()>>>,
 }
 
 /// Builds the sandbox. It stands when this returns; nothing of the command has run.
@@ -131,7 +134,8 @@ pub(crate) fn start(prepared: Prepared, fallback: Fallback) -> Result<Started, E
             writable: fallback.writable,
             connections: Some(connections),
             layer: fallback.layer,
-            _scratch: fallback.scratch,
+            scratch: fallback.scratch,
+            asking: None,
         })),
     })
 }
@@ -147,9 +151,14 @@ impl Standing {
             return Err(Error::Fault("the sandbox sent no filter".into()));
         };
         let writable = self.writable.clone();
+        let (last, asking) = sync_channel(0);
+        self.asking = Some(Mutex::new(asking));
         std::thread::Builder::new()
             .name("questions".into())
-            .spawn(move || questions::answer_all(&filter, connections, &writable))
+            .spawn(move || {
+                let _last: SyncSender<()> = last;
+                questions::answer_all(&filter, connections, &writable);
+            })
             .map(|_| ())
             .map_err(|source| Error::Machine {
                 part: "starting a thread".into(),
@@ -158,8 +167,23 @@ impl Standing {
             })
     }
 
-    /// Keeps what was changed in the copy of the workspace. Nothing runs in it any more.
+    /// Keeps what was changed in the copy of the workspace.
+    ///
+    /// # Errors
+    /// If it cannot be written down, or something still runs in it, as when somebody killed the first process, which
+    /// ends all others; then its folder stays, too.
     pub(crate) fn finish(self) -> std::io::Result<()> {
+        let last = self.asking.map(|asking| {
+            let asking = asking.into_inner().unwrap_or_else(PoisonError::into_inner);
+            asking.recv_timeout(LAST)
+        });
+        if last == Some(Err(RecvTimeoutError::Timeout)) {
+            let place = self.scratch.leave();
+            return Err(std::io::Error::other(format!(
+                "processes of the command outlived the one that ends them, which somebody killed; they work in `{}`",
+                place.display()
+            )));
+        }
         match &self.layer {
             Some(kept) => layer::write(&kept.copy, &kept.copied, &kept.upper),
             None => Ok(()),
@@ -174,5 +198,7 @@ fn unready(plan: &Plan, report: Option<Report>) -> Error {
     }
 }
 
+/// How long it takes at most until the kernel has cleared away what was killed.
+const LAST: Duration = Duration::from_secs(2);
 /// Connections that wait for the proxy; more are refused.
 const MOST_WAITING: usize = 64;

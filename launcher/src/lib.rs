@@ -117,6 +117,8 @@ mod warm;
 #[cfg(target_os = "linux")]
 mod watch;
 #[cfg(target_os = "linux")]
+mod within_reach;
+#[cfg(target_os = "linux")]
 mod workspace;
 #[cfg(target_os = "linux")]
 mod written;

@@ -20,7 +20,7 @@ use crate::sys::CStrings;
 use crate::turn::Turn;
 use crate::weaken::{Layer, Weaken};
 use crate::zygote::{self, Newborn};
-use crate::{etc, given, nft, seccomp, system, toolchains, workspace};
+use crate::{etc, given, nft, seccomp, system, toolchains, within_reach, workspace};
 
 /// A sandbox that has been checked against the host, with everything opened and allocated.
 #[derive(Debug)]
@@ -147,6 +147,7 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
         }
     }
     let path = show_toolchains(&mut layout, spec, folder)?;
+    within_reach::cover(&mut layout)?;
     for place in &view.read {
         workspace::show_to_read(&mut layout, place)?;
     }

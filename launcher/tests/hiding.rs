@@ -121,3 +121,55 @@ fn folders_that_lead_to_the_hosts_processes_and_devices_cannot_be_read() {
         );
     }
 }
+
+#[test]
+fn sockets_of_the_host_in_tool_chains_and_system_folders_are_out_of_reach() {
+    as_each_user(
+        "hiding::sockets_of_the_host_in_tool_chains_and_system_folders_are_out_of_reach",
+        || {
+            let sandbox = Box::shell("");
+            let bin = sandbox.folder.path().join("home/.cargo/bin");
+            fs::create_dir_all(&bin).unwrap();
+            fs::write(bin.join("file"), "a tool").unwrap();
+            let mut sockets = vec![(bin.join("agent"), bin.join("file"))];
+            let opt = rustix::process::geteuid()
+                .is_root()
+                .then(|| tempfile::tempdir_in("/opt").unwrap());
+            if let Some(opt) = &opt {
+                let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+                fs::set_permissions(opt.path(), open).unwrap();
+                fs::write(opt.path().join("file"), "a tool").unwrap();
+                fs::write(opt.path().join(".env"), "A=test-secret-opt").unwrap();
+                sockets.push((opt.path().join("agent"), opt.path().join("file")));
+            }
+            for (socket, beside) in sockets {
+                let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+                // Root's sandbox has another user.
+                let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+                fs::set_permissions(&socket, open).unwrap();
+                let program = format!(
+                    "import socket, os
+print(open({beside:?}).read())
+try: print(open(os.path.join(os.path.dirname({beside:?}), '.env')).read())
+except OSError: pass
+try: socket.socket(socket.AF_UNIX).connect({socket:?})
+except OSError: print('out of reach')
+else: print('connected')"
+                );
+                let with = |is_hidden: bool| {
+                    let sandbox = Box::new(["python3", "-c", &program]).with(|spec| {
+                        spec.view.home = sandbox.folder.path().join("home");
+                        spec.view.path =
+                            std::env::join_paths([bin.as_path(), "/usr/bin".as_ref()]).unwrap();
+                        if !is_hidden {
+                            spec.weaken = launcher::Weaken::without(&[launcher::Layer::Hide]);
+                        }
+                    });
+                    sandbox.output()
+                };
+                assert_eq!(with(true), "a tool\nout of reach\n");
+                assert!(with(false).ends_with("connected\n"), "{socket:?}");
+            }
+        },
+    );
+}

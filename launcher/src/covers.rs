@@ -16,6 +16,7 @@ impl Layout {
             return Ok(());
         }
         self.covered.push(path.to_owned());
+        self.kept_back.push(path.to_owned());
         let from = if is_dir {
             c".sandbox/no-folder"
         } else {
@@ -61,12 +62,20 @@ impl Layout {
 
     /// Makes what stands at `path` read-only, wherever it is.
     pub(crate) fn protect(&mut self, path: &Path) -> Result<(), Error> {
+        self.kept_back.push(path.to_owned());
         self.push(Op::ShowAgain {
             from: relative(path)?,
             at: relative(path)?,
             attributes: RDONLY | NOSUID | NODEV,
             if_missing: IfMissing::Skip,
         });
+        Ok(())
+    }
+
+    /// Shows the configuration of a repository as it may be seen.
+    pub(crate) fn git_config(&mut self, path: PathBuf, bytes: Vec<u8>) -> Result<(), Error> {
+        self.file(&path, bytes)?;
+        self.kept_back.push(path);
         Ok(())
     }
 

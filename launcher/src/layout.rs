@@ -56,6 +56,8 @@ pub(crate) struct Layout {
     /// What of the host is shown, and what in it is covered: for [`crate::Prepared::listing`].
     pub(crate) listed: Vec<(&'static str, PathBuf, Access)>,
     pub(crate) covered: Vec<PathBuf>,
+    /// What must not appear otherwise than it is shown: hidden, made up or kept from being written.
+    pub(crate) kept_back: Vec<PathBuf>,
     /// The masks that are there, by their real paths.
     pub(crate) masks: Vec<PathBuf>,
     made: usize,
@@ -100,6 +102,7 @@ impl Layout {
             shown: Vec::new(),
             listed: Vec::new(),
             covered: Vec::new(),
+            kept_back: Vec::new(),
             masks: real,
             made: 0,
             overlay_refused: None,

@@ -109,6 +109,8 @@ mod toolchains;
 #[cfg(target_os = "linux")]
 mod turn;
 #[cfg(target_os = "linux")]
+mod uncovered;
+#[cfg(target_os = "linux")]
 mod usage;
 #[cfg(target_os = "linux")]
 mod wait;

@@ -18,6 +18,7 @@ use crate::plan::{Bounded, Command, First, Network, Plan, Rest};
 use crate::spec::{Isolation, Limits, NetworkMode, Spec, View, WorkspaceMode};
 use crate::sys::CStrings;
 use crate::turn::Turn;
+use crate::uncovered::Uncovered;
 use crate::weaken::{Layer, Weaken};
 use crate::zygote::{self, Newborn};
 use crate::{etc, given, nft, seccomp, system, toolchains, within_reach, workspace};
@@ -47,6 +48,7 @@ pub struct Prepared {
     pub(crate) hidden: Vec<PathBuf>,
     pub(crate) listed: Vec<(&'static str, PathBuf, Access)>,
     pub(crate) covered: Vec<PathBuf>,
+    pub(crate) uncovered: Option<Uncovered>,
     pub(crate) copy: Option<Copy>,
     pub(crate) not_isolated: &'static [&'static str],
     pub(crate) fallback: Option<Box<crate::fallback::Fallback>>,
@@ -187,14 +189,10 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
         }
         Some(WorkspaceMode::ReadOnly | WorkspaceMode::ReadWrite) | None => (None, None),
     };
-    let (upper, already) = match &copy {
-        Some(copy) => {
-            let (place, bytes) = copy.place();
-            (Some(place), bytes)
-        }
-        None => (upper, 0),
-    };
+    let place = copy.as_ref().map(Copy::place);
+    let (upper, already) = place.map_or((upper, 0), |(place, bytes)| (Some(place), bytes));
     let (landlock, rules) = landlock(view, &home, spec.weaken)?.unzip();
+    let uncovered = Uncovered::watch(&mut layout, view);
     let (files, trees) = layout.take_part();
     Ok(Prepared {
         newborn: Some(newborn),
@@ -218,6 +216,7 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
         work,
         listed: layout.listed,
         covered: layout.covered,
+        uncovered,
         notes: layout.notes,
         path,
         workdir,

@@ -49,6 +49,7 @@ pub struct Started {
     /// Bytes in `upper` that the command did not write.
     pub(crate) already: u64,
     pub(crate) work: Option<PathBuf>,
+    pub(crate) uncovered: Option<crate::uncovered::Uncovered>,
     pub(crate) running: Running,
     pub(crate) control: Arc<OwnedFd>,
     pub(crate) output: [OwnedFd; 2],
@@ -243,6 +244,7 @@ impl Prepared {
             already: self.already,
             not_isolated: self.not_isolated,
             work: self.work,
+            uncovered: self.uncovered,
             running,
             control: Arc::new(ours),
             output: [out, err],

@@ -1,6 +1,7 @@
 //! How the end of a command is waited for: its output passed on, its limits kept, its end explained.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -8,6 +9,7 @@ use rustix::io::Errno;
 use sdk::report::{Failure, Limit, LimitHit, Outcome};
 
 use crate::answer::{Finished, Stream};
+use crate::changes::escaped;
 use crate::channel::{has_word, receive};
 use crate::failure::failure;
 use crate::message::Report;
@@ -83,6 +85,10 @@ impl Started {
             Err(error) => Outcome::Failed(Failure::SetupFailed(format!(
                 "no thread could be started to keep the limits: {error}"
             ))),
+        };
+        let outcome = match watch.uncovered(&self) {
+            Some(path) => Outcome::Failed(Failure::SetupFailed(uncovered(&path))),
+            None => outcome,
         };
         let not_kept = (kept.err())
             .map(|error| format!("what the command changed could not be written down: {error}"));
@@ -241,6 +247,14 @@ impl Started {
             _ => Outcome::Failed(Failure::Signal(libc::SIGKILL)),
         }
     }
+}
+
+fn uncovered(path: &Path) -> String {
+    format!(
+        "`{}`, which the sandbox hides or protects, was saved anew outside it while the command ran, so it was ended; with \
+         an overlay workspace, what is hidden stays so",
+        escaped(path)
+    )
 }
 
 /// The exit code of a wait status, as `WEXITSTATUS`.

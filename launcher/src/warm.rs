@@ -89,6 +89,9 @@ impl Warm {
         if Seen::now(&spec.view, spec.weaken).ok()? != self.seen {
             return None;
         }
+        if (self.started.uncovered.as_ref()).is_some_and(|uncovered| uncovered.seen().is_some()) {
+            return None;
+        }
         let workspace = spec.view.workspace.as_ref();
         let workdir = (spec.workdir.clone())
             .or_else(|| workspace.map(|workspace| workspace.host.clone()))

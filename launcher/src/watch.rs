@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use crate::disk::{Disk, Full, Look};
 use crate::pace;
 use crate::signal::{GRACE, Signal};
 use crate::start::Started;
+use crate::uncovered::Uncovered;
 use crate::usage::{self, Usage};
 use crate::written;
 
@@ -30,6 +32,8 @@ pub(crate) struct Watch {
     /// The command was ended because it used more memory than it may.
     memory_hit: Option<u64>,
     tree_due: Option<Instant>,
+    /// Something hidden that the command could see, so that it was ended.
+    uncovered: Option<PathBuf>,
     /// After an alarm: what it announces may come a moment later.
     restless: u32,
 }
@@ -52,6 +56,7 @@ impl Watch {
             memory_hit: None,
             tree_due: needs_looks(started).then_some(began),
             disk,
+            uncovered: None,
             restless: 0,
         }
     }
@@ -107,6 +112,7 @@ impl Watch {
             if self.ended_within(started, full.get(), next) {
                 return Ok(asked.map(|(hit, _)| hit));
             }
+            self.look_at_covers(started);
             let now = Instant::now();
             let mut found = self.look(started, now, asked.is_some());
             if let Some(here) = disk.take() {
@@ -142,6 +148,9 @@ impl Watch {
     fn ended_within(&self, started: &Started, full: Option<&Full>, within: Duration) -> bool {
         let mut waiting = vec![PollFd::new(&*started.running.pidfd, PollFlags::IN)];
         waiting.extend(full.map(|full| PollFd::new(full.bell(), PollFlags::IN)));
+        // Once is enough.
+        let uncovered = (started.uncovered.as_ref()).filter(|_| self.uncovered.is_none());
+        waiting.extend(uncovered.map(|it| PollFd::from_borrowed_fd(it.events(), PollFlags::IN)));
         for (descriptor, event) in self.alarms.descriptors() {
             waiting.push(PollFd::from_borrowed_fd(descriptor, event));
         }
@@ -186,6 +195,21 @@ impl Watch {
             let hit = self.look_at_tree(started, now);
             hit.filter(|hit| !asked || !may_go_on(hit.which))
         })
+    }
+
+    fn look_at_covers(&mut self, started: &Started) {
+        if self.uncovered.is_none() {
+            self.uncovered = started.uncovered.as_ref().and_then(Uncovered::seen);
+            if self.uncovered.is_some() {
+                end(started);
+            }
+        }
+    }
+
+    /// What was hidden from the command and is not any more, if it was ended for that or may have seen it.
+    pub(crate) fn uncovered(&mut self, started: &Started) -> Option<PathBuf> {
+        let last = || started.uncovered.as_ref().and_then(Uncovered::seen);
+        self.uncovered.take().or_else(last)
     }
 
     /// What the kernel counted of refusals and kills.

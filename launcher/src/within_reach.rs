@@ -48,7 +48,7 @@ fn cover_credentials(layout: &mut Layout, folder: &Path) -> Result<(), Error> {
                 layout.cover(&folder.join(path), *is_dir)?;
             }
             for (path, bytes) in found.git_configs {
-                layout.file(&folder.join(path), bytes)?;
+                layout.git_config(folder.join(path), bytes)?;
             }
         }
         // No run depends on it as on its workspace.

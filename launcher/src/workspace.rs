@@ -68,7 +68,7 @@ pub(crate) fn show(
         layout.cover(&host.join(path), *is_dir)?;
     }
     for (path, bytes) in found.git_configs {
-        layout.file(&host.join(path), bytes)?;
+        layout.git_config(host.join(path), bytes)?;
     }
     for path in &workspace.protect {
         if path
@@ -129,7 +129,7 @@ pub(crate) fn show_to_read(layout: &mut Layout, host: &Path) -> Result<(), Error
         layout.cover(&host.join(path), *is_dir)?;
     }
     for (path, bytes) in found.git_configs {
-        layout.file(&host.join(path), bytes)?;
+        layout.git_config(host.join(path), bytes)?;
     }
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! Does what is hidden stay hidden, whatever its name, its permissions and the way to it?
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use launcher::prepare;
+use launcher::{Stdin, WorkspaceMode, prepare};
+use sdk::report::{Failure, Outcome};
 
 use crate::support::{Box, as_each_user};
 
@@ -170,6 +172,81 @@ else: print('connected')"
                 assert_eq!(with(true), "a tool\nout of reach\n");
                 assert!(with(false).ends_with("connected\n"), "{socket:?}");
             }
+        },
+    );
+}
+
+#[test]
+fn a_command_is_ended_when_something_hidden_from_it_is_saved_anew_outside() {
+    as_each_user(
+        "hiding::a_command_is_ended_when_something_hidden_from_it_is_saved_anew_outside",
+        || {
+            let line = "echo ready; read go; cat \"$AT/.env\" 2>/dev/null; echo over";
+            let attempt = |mode: Option<WorkspaceMode>, saved: &str, goes_on: bool| {
+                let sandbox = Box::shell(line)
+                    .file(".env", "A=test-secret-old")
+                    .file("seen", "old");
+                let place = sandbox.work();
+                let sandbox = sandbox.with(|spec| {
+                    spec.env.insert("AT".into(), place.clone().into());
+                    spec.stdin = Stdin::Piped;
+                    match mode {
+                        Some(mode) => spec.view.workspace.as_mut().unwrap().mode = mode,
+                        None => {
+                            spec.view.workspace = None;
+                            spec.view.read = vec![place.clone()];
+                        }
+                    }
+                });
+                let mut started = sandbox.start();
+                let mut input = fs::File::from(started.input.take().unwrap());
+                started.release().unwrap();
+                let mut text = String::new();
+                let finished = started.wait(&mut |_, bytes| {
+                    text.push_str(&String::from_utf8_lossy(bytes));
+                    if text == "ready\n" {
+                        fs::write(place.join("new"), "A=test-secret-new").unwrap();
+                        fs::rename(place.join("new"), place.join(saved)).unwrap();
+                        // Where it is to be ended, it waits for this in vain.
+                        if goes_on {
+                            input.write_all(b"go\n").unwrap();
+                        }
+                    }
+                });
+                assert!(!text.contains("test-secret"), "{text}");
+                finished.outcome
+            };
+            let modes = || {
+                [
+                    Some(WorkspaceMode::ReadOnly),
+                    Some(WorkspaceMode::ReadWrite),
+                    None,
+                ]
+            };
+            for mode in modes() {
+                let outcome = attempt(mode, ".env", false);
+                let Outcome::Failed(Failure::SetupFailed(why)) = outcome else {
+                    panic!("{outcome:?}");
+                };
+                assert!(why.contains(".env`, which the sandbox hides"), "{why}");
+            }
+            // The twin: what is not hidden may be saved.
+            for mode in modes() {
+                assert_eq!(attempt(mode, "seen", true), Outcome::Passed);
+            }
+            // And an overlay goes on hiding what is hidden.
+            let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+            let layer = |name: &str| {
+                let layer = folder.path().join(name);
+                fs::create_dir(&layer).unwrap();
+                layer
+            };
+            let overlay = WorkspaceMode::Overlay {
+                upper: layer("upper"),
+                work: layer("work"),
+                below: Vec::new(),
+            };
+            assert_eq!(attempt(Some(overlay), ".env", true), Outcome::Passed);
         },
     );
 }

@@ -154,7 +154,7 @@ const OPENED: &[(&str, &[&str], &str, &str)] = &[
     ("C9", &["Calls"], "kernel", "no_way_leads_around_the_filter"),
     (
         "C10",
-        &["View"],
+        &["View", "Hide"],
         "files",
         "a_socket_of_the_hosts_is_reached_only_where_its_folder_is_shown",
     ),
@@ -187,7 +187,7 @@ const OPENED: &[(&str, &[&str], &str, &str)] = &[
     ("D7", &["Devices"], "files", "the_hosts_files_are_not_there"),
     (
         "D8",
-        &["View"],
+        &["View", "Hide"],
         "files",
         "a_socket_of_the_hosts_is_reached_only_where_its_folder_is_shown",
     ),

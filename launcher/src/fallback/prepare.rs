@@ -143,6 +143,7 @@ pub(crate) fn prepare(spec: &Spec) -> Result<Prepared, Error> {
         copy: None,
         listed: Vec::new(),
         covered: Vec::new(),
+        uncovered: None,
         hidden,
         not_isolated: NOT_ISOLATED,
         fallback: Some(Box::new(fallback)),

@@ -130,6 +130,7 @@ pub(crate) fn start(prepared: Prepared, fallback: Fallback) -> Result<Started, E
         cgroup: prepared.cgroup,
         _owner: prepared.owner,
         copy: None,
+        uncovered: None,
         fallback: Some(Box::new(Standing {
             writable: fallback.writable,
             connections: Some(connections),

@@ -31,10 +31,16 @@ fn parse(bytes: &[u8]) -> BTreeSet<PathBuf> {
         return paths;
     }
     let mut before = Vec::new();
+    let mut room = bytes.len();
     for _ in 0..count {
         let Some(path) = entry(&mut rest, version, &before) else {
             return paths;
         };
+        // What git wrote shares beginnings, and is not many times as long as the file: that would fill memory.
+        match room.checked_sub(path.len() / MOST_EXPANDED) {
+            Some(left) if path.len() <= LONGEST => room = left,
+            Some(_) | None => return paths,
+        }
         paths.insert(PathBuf::from(OsString::from_vec(path.clone())));
         before = path;
     }
@@ -107,6 +113,10 @@ impl<'a> Rest<'a> {
 const FIXED: usize = 60;
 const EXTENDED: u8 = 0x40;
 const LARGEST: u64 = 256 << 20;
+/// How many times as long as the file its paths are together at most.
+const MOST_EXPANDED: usize = 8;
+/// `PATH_MAX`.
+const LONGEST: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -151,6 +161,26 @@ mod tests {
             let found = paths(&folder.path().join(".git/index"));
             assert_eq!(found, expected, "version {version}");
         }
+    }
+
+    #[test]
+    fn an_index_that_would_expand_to_much_more_than_it_is_ends_early() {
+        let entry = |text: &[u8]| [&[0_u8; 63][..], text, &[0]].concat();
+        let index = |first: usize, more: usize| {
+            let mut index = b"DIRC\0\0\0\x04\xff\xff\xff\xff".to_vec();
+            index.extend(entry(&vec![b'd'; first]));
+            (0..more).for_each(|_| index.extend(entry(b"e")));
+            index
+        };
+        let length = |index: &[u8]| -> usize {
+            let paths = parse(index);
+            paths.iter().map(|path| path.as_os_str().len()).sum()
+        };
+        let long = index(3000, 1000);
+        assert!(length(&long) < 9 * long.len());
+        assert_eq!(length(&index(5000, 1000)), 0);
+        // The twin: beginnings that are shared as git shares them.
+        assert_eq!(parse(&index(100, 1000)).len(), 1001);
     }
 
     #[test]

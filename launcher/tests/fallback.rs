@@ -195,6 +195,27 @@ fn children() -> Vec<i32> {
 }
 
 #[test]
+fn a_copy_is_no_larger_than_the_disk_limit_holes_included() {
+    where_namespaces_are_refused(
+        "fallback::a_copy_is_no_larger_than_the_disk_limit_holes_included",
+        || {
+            for (length, is_refused) in [(1 << 40, true), (1 << 19, false)] {
+                let sandbox = landlocked("true").with(|spec| spec.limits.disk = Some(16 << 20));
+                let file = fs::File::create(sandbox.work().join("hole")).unwrap();
+                file.set_len(length).unwrap();
+                match prepare(&sandbox.spec) {
+                    Err(error) => assert!(
+                        is_refused && error.to_string().contains("limits.disk"),
+                        "{error}"
+                    ),
+                    Ok(_) => assert!(!is_refused),
+                }
+            }
+        },
+    );
+}
+
+#[test]
 fn nothing_else_of_the_owner_is_read_or_changed() {
     where_namespaces_are_refused(
         "fallback::nothing_else_of_the_owner_is_read_or_changed",

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -197,7 +198,7 @@ impl Copier<'_> {
                     match rustix::fs::openat(folder, name, flags, Mode::empty()) {
                         // What the owner cannot read, the command could not either.
                         Err(Errno::ACCESS | Errno::PERM) => Ok(()),
-                        opened => std::io::copy(&mut File::from(opened?), &mut copy).map(|_| ()),
+                        opened => self.bytes(File::from(opened?), &mut copy),
                     }
                 };
                 written.map_err(|error| {
@@ -218,6 +219,19 @@ impl Copier<'_> {
         }
         self.copied.entries.insert(path.to_owned(), Mark::of(&made));
         Ok(())
+    }
+
+    /// Copies what is in a file, unless it is more than there is room for: a hole takes room only in the copy.
+    fn bytes(&self, from: File, to: &mut File) -> std::io::Result<()> {
+        let Some(most) = self.most else {
+            return std::io::copy(&mut &from, to).map(|_| ());
+        };
+        let room = most.saturating_sub(self.copied.bytes);
+        if from.metadata()?.len() > room {
+            return Err(Errno::DQUOT.into());
+        }
+        // It may grow meanwhile.
+        std::io::copy(&mut from.take(room.saturating_add(1)), to).map(|_| ())
     }
 
     /// Marks everything that is in the copy.

@@ -262,7 +262,8 @@ impl Building<'_> {
             WorkspaceMode::Overlay { below, .. } => below.as_slice(),
             WorkspaceMode::ReadOnly | WorkspaceMode::ReadWrite => &[],
         };
-        let copied = copy::copy(host, (&place, &found), &asked.protect, below, &copy, None)?;
+        let most = self.spec.limits.disk;
+        let copied = copy::copy(host, (&place, &found), &asked.protect, below, &copy, most)?;
         let (place, _) = open(workspace::WHAT, &copy, self.spec.weaken)?;
         self.rules.allow(&place, right)?;
         self.notes.push(format!(

@@ -129,6 +129,7 @@ pub fn expect() {
     let owner = Owner::new();
     if let Ok(newborn) = ask(owner.wanted(namespaces(Weaken::default()))) {
         expected.push_back((owner, newborn));
+        crate::cgroup_place::get_ready_to_move();
     }
 }
 

@@ -188,6 +188,28 @@ fn a_change_of_the_owners_is_never_written_over() {
 }
 
 #[test]
+fn a_folder_that_was_put_in_anothers_place_is_never_written_over() {
+    let world = project();
+    for name in ["src", "src.new"] {
+        fs::create_dir_all(world.path("project").join(name)).unwrap();
+        world.file(&format!("{name}/x"), "mine\n");
+    }
+    world.run(&["sh", "-c", "echo run > src/x"]).passed();
+    let rename = |from: &str, to: &str| {
+        let project = world.path("project");
+        fs::rename(project.join(from), project.join(to)).unwrap();
+    };
+    rename("src", "src.old");
+    rename("src.new", "src");
+    world
+        .valetkey(&["changes", "apply", "last"])
+        .exited(3)
+        .says("src/x: it changed in your workspace since the run began");
+    let left = fs::read_to_string(world.path("project/src/x")).unwrap();
+    assert_eq!(left, "mine\n");
+}
+
+#[test]
 fn discarded_changes_are_gone_and_the_record_says_so() {
     let world = project();
     world.run(&["sh", "-c", "echo run > notes.txt"]).passed();

@@ -120,12 +120,18 @@ pub(crate) fn attempt(
             }
             (Some(_) | None, _) => {
                 let touched = layer.as_ref().map(|layer| Touched::of(&layer.upper()));
+                let touched = touched.and_then(Result::ok);
+                if let (Some(layers), Some(touched)) = (layers, &touched)
+                    && let Err(error) = layers.note_folders(touched)
+                {
+                    sink.note(&step.spec, &error.told());
+                }
                 return Attempted {
                     outcome,
                     ended,
                     started,
                     retried,
-                    files_changed: touched.and_then(Result::ok).map(|touched| touched.files()),
+                    files_changed: touched.map(|touched| touched.files()),
                     layer,
                     rolled_back: false,
                 };

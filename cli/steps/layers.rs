@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use launcher::changes::{Hold, Record, merge};
+use launcher::changes::{Hold, Record, Touched, merge};
 use launcher::{MAX_LAYERS_BELOW, WorkspaceMode};
 
 use crate::failure::Failure;
@@ -102,6 +102,15 @@ impl Layers {
         state.record.layers.retain(|other| *other != name);
         state.record.layers.push(name);
         save(&state.record)
+    }
+
+    /// Notes which folders of the workspace a step changed something in, so that another in their place is found out.
+    pub(crate) fn note_folders(&self, touched: &Touched) -> Result<(), Failure> {
+        let mut state = self.state();
+        match state.record.note_folders(touched) {
+            true => save(&state.record),
+            false => Ok(()),
+        }
     }
 
     /// Takes a layer out of the run's changes, and leaves it on the disk.

@@ -5,7 +5,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use launcher::changes::{Change, Conflict, Error, Hold, Kept, Moment, Record, Refused, State};
+use launcher::changes::{
+    Change, Conflict, Error, Hold, Kept, Moment, Record, Refused, State, Touched,
+};
 use launcher::{Layer, Spec, Weaken, WorkspaceMode, prepare};
 use sdk::report::Outcome;
 
@@ -58,6 +60,11 @@ impl Run {
         started.release().unwrap();
         let finished = started.wait(&mut |_, _| {});
         assert_eq!(finished.outcome, Outcome::Passed, "{finished:?}");
+        let mut record = Record::load(&self.folder()).unwrap();
+        let upper = record.layer_folders().pop().unwrap().join("upper");
+        if record.note_folders(&Touched::of(&upper).unwrap()) {
+            record.save().unwrap();
+        }
         finished.stdout.text
     }
 
@@ -487,6 +494,47 @@ fn layers_that_a_killed_discard_or_apply_left_are_removed_by_the_next_discard() 
         Kept::discard(&run.folder()).unwrap();
         assert!(!run.folder().join("layers").exists());
         assert_eq!(run.state(), state);
+    }
+}
+
+#[test]
+fn a_folder_that_the_owner_put_in_anothers_place_is_a_conflict() {
+    for (is_copied, line) in [
+        (false, "echo run > src/x; echo run > src/new; rm src/gone"),
+        (true, "echo run > src/x; echo run > src/new; rm src/gone"),
+    ] {
+        let sandbox = Box::shell("")
+            .file("src/x", "1")
+            .file("src/gone", "1")
+            .file("src.new/x", "2")
+            .file("src.new/gone", "2");
+        let mut run = Run::over(sandbox);
+        run.in_a_copy(is_copied);
+        after_a_tick();
+        run.step(line);
+        let work = run.work();
+        let rename = |from: &str, to: &str| fs::rename(work.join(from), work.join(to)).unwrap();
+        rename("src", "src.old");
+        rename("src.new", "src");
+        let conflicts = |run: &Run| -> Vec<String> {
+            let changes = run.changes();
+            let told = changes.iter().filter(|change| change.conflict.is_some());
+            told.map(|change| change.path.display().to_string())
+                .collect()
+        };
+        assert_eq!(conflicts(&run), ["src/gone", "src/x"]);
+        for paths in [&[][..], &["src/x"], &["src/gone"]] {
+            assert!(
+                matches!(run.apply(paths), Err(Error::Conflicts(_))),
+                "{paths:?}"
+            );
+        }
+        assert_eq!(fs::read_to_string(work.join("src/x")).unwrap(), "2");
+        // The twin: the folder that the run saw may have been moved meanwhile.
+        rename("src", "src.new");
+        rename("src.old", "src");
+        assert_eq!(run.apply(&[]).unwrap(), 3);
+        assert_eq!(fs::read_to_string(work.join("src/x")).unwrap(), "run\n");
     }
 }
 

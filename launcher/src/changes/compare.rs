@@ -70,6 +70,7 @@ pub(crate) fn changes(record: &Record, sides: &Sides) -> Result<Vec<Change>, Err
         record,
         // Then folders have changed by what we did in them.
         was_touched_by_us: !matches!(record.state, State::Kept),
+        is_another: false,
         changes: Vec::new(),
         left: Vec::new(),
     };
@@ -78,6 +79,7 @@ pub(crate) fn changes(record: &Record, sides: &Sides) -> Result<Vec<Change>, Err
         path: PathBuf::new(),
         place: Place::top(&sides.layers),
         is_there: true,
+        is_another: false,
         changed: top,
     });
     while let Some(left) = comparison.left.pop() {
@@ -97,6 +99,8 @@ struct Comparison<'a> {
     sides: &'a Sides,
     record: &'a Record,
     was_touched_by_us: bool,
+    /// Whether the folder that is looked at is another than the run saw.
+    is_another: bool,
     changes: Vec<Change>,
     left: Vec<Left>,
 }
@@ -109,17 +113,19 @@ enum Left {
         place: Place,
         /// Whether the workspace has a folder there.
         is_there: bool,
+        /// Whether that, or one above it, is another than the run saw.
+        is_another: bool,
         /// When the workspace's folder, or the nearest above it that is there, changed.
         changed: Moment,
     },
-    /// A folder of the workspace that the run removed.
-    Removed(PathBuf),
+    /// A folder of the workspace that the run removed, and whether it is another than the run saw.
+    Removed(PathBuf, bool),
 }
 
 impl Left {
     fn path(&self) -> &Path {
         match self {
-            Self::Compare { path, .. } | Self::Removed(path) => path,
+            Self::Compare { path, .. } | Self::Removed(path, _) => path,
         }
     }
 }
@@ -131,9 +137,16 @@ impl Comparison<'_> {
                 path,
                 place,
                 is_there,
+                is_another,
                 changed,
-            } => self.folder(&path, &place, is_there, changed),
-            Left::Removed(path) => self.removed(&path),
+            } => {
+                self.is_another = is_another;
+                self.folder(&path, &place, is_there, changed)
+            }
+            Left::Removed(path, is_another) => {
+                self.is_another = is_another;
+                self.removed(&path)
+            }
         }
     }
 
@@ -230,6 +243,9 @@ impl Comparison<'_> {
             });
         }
         let was_folder = was.as_ref().filter(|was| kind(was) == Kind::Folder);
+        let is_another = self.is_another
+            || !self.was_touched_by_us
+                && was_folder.is_some_and(|was| self.record.is_another(&path, was));
         match place {
             Some(_) if !is_within_reach(&path) => {
                 self.mark_too_deep(path);
@@ -238,10 +254,11 @@ impl Comparison<'_> {
                 path,
                 place,
                 is_there: was_folder.is_some(),
+                is_another,
                 changed: was_folder.map_or(changed, Moment::of),
             }),
             // Something else took the folder's place: all that was in it is removed.
-            None if was_folder.is_some() => self.left.push(Left::Removed(path)),
+            None if was_folder.is_some() => self.left.push(Left::Removed(path, is_another)),
             None => {}
         }
         Ok(())
@@ -280,7 +297,7 @@ impl Comparison<'_> {
             seen: Some(seen(was)),
         });
         if kind(was) == Kind::Folder && !is_deep {
-            self.left.push(Left::Removed(path));
+            self.left.push(Left::Removed(path, self.is_another));
         }
         Ok(())
     }
@@ -288,7 +305,8 @@ impl Comparison<'_> {
     fn conflict(&self, was: &Stat) -> Option<Conflict> {
         // What we removed from a folder changed it, too.
         let is_by_us = self.was_touched_by_us && kind(was) == Kind::Folder;
-        (!is_by_us && self.record.is_changed(was)).then_some(Conflict::Changed)
+        let is_changed = self.is_another || self.record.is_changed(was);
+        (!is_by_us && is_changed).then_some(Conflict::Changed)
     }
 
     /// A folder of the workspace that cannot be looked into stands in the way of what is to be done there.

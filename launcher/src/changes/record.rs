@@ -6,7 +6,7 @@
 //! <run>/layers/001/upper …    the changes of the first step, and so on
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -37,6 +37,10 @@ pub struct Record {
     /// what happened to one name changes the time of the others.
     #[serde(default)]
     pub(crate) linked: BTreeSet<(u64, u64)>,
+    /// Folders of the workspace in which the run changed something, as [`super::escaped`] paths, and their inode numbers
+    /// then: another folder in their place is not what the run saw, however old what is in it.
+    #[serde(default)]
+    folders: BTreeMap<String, u64>,
     #[serde(skip)]
     folder: PathBuf,
 }
@@ -93,6 +97,7 @@ impl Record {
             layers: Vec::new(),
             state: State::Kept,
             linked: BTreeSet::new(),
+            folders: BTreeMap::new(),
             folder: run_folder.to_owned(),
         })
     }
@@ -145,6 +150,33 @@ impl Record {
     /// The folder of the run.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Notes which folders of the workspace a layer changed something in, when its step has ended. Whether any are new; they
+    /// are not written down before [`Record::save`].
+    #[cfg(target_os = "linux")]
+    pub fn note_folders(&mut self, touched: &super::Touched) -> bool {
+        let before = self.folders.len();
+        for path in touched.folders() {
+            // What is not noted is judged by its time alone.
+            if self.folders.len() >= MOST_FOLDERS {
+                break;
+            }
+            if let Ok(found) = self.workspace.join(path).symlink_metadata()
+                && found.is_dir()
+            {
+                let folder = self.folders.entry(super::escaped(path));
+                folder.or_insert(found.ino());
+            }
+        }
+        self.folders.len() > before
+    }
+
+    /// Whether another folder stands at this path than the run saw there.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn is_another(&self, path: &Path, folder: &rustix::fs::Stat) -> bool {
+        let noted = self.folders.get(&super::escaped(path));
+        noted.is_some_and(|inode| *inode != folder.st_ino)
     }
 
     /// The device and inode number of the workspace's folder.
@@ -292,6 +324,7 @@ fn is_layer_name(name: &str) -> bool {
 }
 
 const VERSION: u32 = 1;
+const MOST_FOLDERS: usize = 100_000;
 const FILE: &str = "workspace.json";
 const NEW_FILE: &str = "workspace.json.new";
 const LOCK: &str = "workspace.lock";

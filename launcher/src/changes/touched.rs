@@ -77,6 +77,15 @@ impl Touched {
         Ok(touched)
     }
 
+    /// The folders that are shown together with what lies below them.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = &Path> {
+        let folders = self
+            .0
+            .iter()
+            .filter(|(_, touch)| matches!(touch, Touch::Folder { .. }));
+        folders.map(|(path, _)| path.as_path())
+    }
+
     /// How many files were written, replaced or removed.
     pub fn files(&self) -> u64 {
         let is_file = |touch: &&Touch| touch.folder().is_none();

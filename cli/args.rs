@@ -56,6 +56,8 @@ pub(crate) enum Command {
     /// Create, list, show and revoke runs
     #[command(subcommand)]
     Runs(Runs),
+    /// Tell what became of a run: which step failed, why, and what it left
+    Report(Report),
     /// Print the variables that a sandbox of your own needs for a run
     Env(Env),
     /// The providers that policies and secrets can name
@@ -346,6 +348,17 @@ pub(crate) enum Runs {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = REPORT_EXAMPLES)]
+pub(crate) struct Report {
+    /// The run, the beginning of its name, or `last`: the last one of this project that has a report
+    #[arg(default_value = "last")]
+    pub(crate) run: String,
+    /// Only this step, with all that is kept of its output
+    #[arg(long, value_name = "NAME|N")]
+    pub(crate) step: Option<String>,
+}
+
+#[derive(Args, Debug)]
 #[command(after_help = ENV_EXAMPLES)]
 pub(crate) struct Env {
     /// The run, as `valetkey runs create` printed it
@@ -408,6 +421,12 @@ Beside the policy it asks what `valetkey run` would ask: the owner's secrets and
 settings. No secret is read and nothing is sent.
 Exit codes: 0 valid, or allowed; 3 the request would be refused, or a [[test]] failed; 78 the policy is wrong, or no
 run would begin under it here.";
+
+const REPORT_EXAMPLES: &str = "\
+Examples:
+  valetkey report                            the last run of this project
+  valetkey report RUN --step 6               one step, by its number or its name
+  valetkey report RUN --json                 the report, for programs";
 
 const ENV_EXAMPLES: &str = "\
 Examples:

@@ -24,12 +24,14 @@ mod interruption;
 mod limit;
 mod output;
 mod packages;
+mod plain;
 mod policy;
 mod privacy;
 mod problem;
 mod project;
 mod providers;
 mod raw;
+mod report;
 mod run;
 mod runs;
 mod sandbox;
@@ -96,6 +98,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Audit(asked) => audit::audit(asked, &folders()?, json),
         Command::Changes(asked) => changes::changes(asked, &folders()?, json),
         Command::Runs(asked) => runs::runs(asked, &folders()?, json),
+        Command::Report(asked) => report::report(&asked, &folders()?, json),
         Command::Env(asked) => env::env(asked, &folders()?, json),
         Command::Providers(asked) => providers::providers(&asked, json),
         Command::Doctor => doctor::doctor(&folders()?, json),

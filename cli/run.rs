@@ -76,7 +76,7 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
     drop(events);
     let setup_failure = done.progress.iter().find_map(Progress::setup_failure);
     if let Some(failure) = setup_failure
-        && (json || asked.steps.is_none())
+        && (json || asked.quiet || asked.steps.is_none())
     {
         output::failure(failure, json);
     }
@@ -258,7 +258,11 @@ fn tell(context: &Context<'_>, asked: &args::Run, report: &Report, done: &Done, 
         .as_ref()
         .and_then(|_| changes::in_short(&context.folders.run(context.run.id()), report.changes));
     if asked.steps.is_some() {
-        summary::after_steps(report, cutoff, project, changes.as_deref());
+        let next = steps::Next {
+            resume: None,
+            has_changes: changes.is_some(),
+        };
+        summary::after_steps(report, cutoff, project, changes.as_deref(), &next);
     } else if let [ended] = ended.as_slice() {
         summary::after_run(report, &ended.finished, cutoff, project, changes.as_deref());
     }

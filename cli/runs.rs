@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use broker::Broker;
-use policies::NetworkMode;
 use sdk::api::{CreateRun, RunInfo};
 use sdk::client::{Client, ClientError};
-use sdk::report::Report;
 
 use crate::args;
 use crate::engine;
@@ -14,7 +12,7 @@ use crate::failure::Failure;
 use crate::folders::Folders;
 use crate::output::{self, data};
 use crate::project::Project;
-use crate::{steps, summary};
+use crate::report;
 
 /// Does what was asked about runs.
 pub(crate) fn runs(asked: args::Runs, folders: &Folders, json: bool) -> Result<u8, Failure> {
@@ -51,7 +49,10 @@ pub(crate) fn runs(asked: args::Runs, folders: &Folders, json: bool) -> Result<u
                 return Ok(0);
             }
             tell(&info, json);
-            for line in report.iter().flat_map(told) {
+            for line in report
+                .iter()
+                .flat_map(|report| report::told(report, folders))
+            {
                 data(line);
             }
             Ok(0)
@@ -134,28 +135,6 @@ fn info(broker: &Broker, run: &sdk::RunId) -> Result<RunInfo, Failure> {
             Failure::negative(format!("there is no run `{run}`"))
                 .hint("`valetkey runs list` lists the runs")
         })
-}
-
-/// What became of a run, for people.
-fn told(report: &Report) -> Vec<String> {
-    let mut lines = Vec::new();
-    if report.state == "active" {
-        lines
-            .push("not all was written down: the run goes on, or its process was ended".to_owned());
-    }
-    lines.push(format!("outcome  {}", steps::headline(report)));
-    lines.extend(
-        steps::lines(report)
-            .into_iter()
-            .map(|line| format!("  {line}")),
-    );
-    if let Some(step) = &report.resume_from {
-        lines.push(format!("  to be done again from `{step}`"));
-    }
-    // The mode only adds advice for the policy.
-    let network = summary::network(report, NetworkMode::ProxyOnly);
-    lines.extend(network.into_iter().map(|line| format!("  {line}")));
-    lines
 }
 
 fn tell(info: &RunInfo, json: bool) {

@@ -55,32 +55,40 @@ pub(crate) fn after_run(
     ));
 }
 
-/// Tells on standard error how the steps of a run ended, what it reached and what it was refused.
+/// Tells on standard error how the steps of a run ended: all of them, and the first that failed from close by.
 pub(crate) fn after_steps(
     report: &Report,
     cutoff: Option<Cutoff>,
     project: &Project,
     changes: Option<&str>,
+    next: &steps::Next,
 ) {
     say("");
+    for line in steps::ending(report, next) {
+        say(line);
+    }
     if let Some(cutoff) = cutoff {
         say(format_args!(
-            "valetkey: stopped: {}",
+            "  stopped: {}",
             cutoff.reason(sets_ttl(project))
         ));
     }
-    say(format_args!("valetkey: {}", steps::headline(report)));
-    for line in steps::lines(report) {
-        say(format_args!("  {line}"));
+    let mode = project.policy.sandbox().network;
+    if steps::first_failed(report).is_some() {
+        // What the others reached is a count beside each.
+        if let Some(line) = without_network(mode) {
+            say(format_args!("  {line}"));
+        }
+        return;
     }
-    for line in network(report, project.policy.sandbox().network) {
+    for line in network(report, mode) {
         say(format_args!("  {line}"));
     }
     if let Some(changes) = changes {
         say(format_args!("  {changes}"));
     }
     say(format_args!(
-        "  details: valetkey runs show {0}, valetkey audit show {0}",
+        "  details: valetkey report {0}, valetkey audit show {0}",
         report.run
     ));
 }
@@ -162,12 +170,16 @@ pub(crate) fn network(report: &Report, mode: NetworkMode) -> Vec<String> {
         }
         lines.push("to allow a host: add an [[allow]] rule to valetkey.toml, then `valetkey policy approve`".to_owned());
     }
-    if mode == NetworkMode::None {
-        lines.push(
-            "it had no network; to allow a host: `valetkey policy init --allow HOST`".to_owned(),
-        );
-    }
+    lines.extend(without_network(mode));
     lines
+}
+
+fn without_network(mode: NetworkMode) -> Option<String> {
+    let advice = "it had no network; to allow a host: `valetkey policy init --allow HOST`";
+    match mode {
+        NetworkMode::None => Some(advice.to_owned()),
+        NetworkMode::ProxyOnly => None,
+    }
 }
 
 fn reached(host: &Reached) -> String {

@@ -28,6 +28,8 @@ pub(crate) struct Attempted {
     pub(crate) layer: Option<Layer>,
     /// How many files the last attempt changed.
     pub(crate) files_changed: Option<u64>,
+    /// The first of their paths.
+    pub(crate) first_changed: Vec<String>,
     /// Whether its changes were dropped because it failed.
     pub(crate) rolled_back: bool,
 }
@@ -43,6 +45,7 @@ impl Attempted {
             retried: Vec::new(),
             layer: None,
             files_changed: None,
+            first_changed: Vec::new(),
             rolled_back: false,
         }
     }
@@ -131,7 +134,8 @@ pub(crate) fn attempt(
                     ended,
                     started,
                     retried,
-                    files_changed: touched.map(|touched| touched.files()),
+                    files_changed: touched.as_ref().map(Touched::files),
+                    first_changed: touched.as_ref().map(Touched::first).unwrap_or_default(),
                     layer,
                     rolled_back: false,
                 };
@@ -152,6 +156,7 @@ pub(crate) fn or_fault(attempt: impl FnOnce() -> Attempted) -> Attempted {
             started,
             retried: Vec::new(),
             files_changed: None,
+            first_changed: Vec::new(),
             layer: None,
             rolled_back: false,
         }
@@ -185,6 +190,7 @@ mod tests {
             started: Timestamp::now(),
             retried: Vec::new(),
             files_changed: None,
+            first_changed: Vec::new(),
             layer: None,
             rolled_back: false,
         }

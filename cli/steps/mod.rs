@@ -2,6 +2,8 @@
 
 mod ahead;
 mod attempts;
+mod close;
+mod ending;
 mod file;
 mod graph;
 mod labelled;
@@ -10,18 +12,21 @@ mod many;
 mod one;
 mod report;
 mod retry;
+mod rows;
 mod shown;
 mod sink;
+mod table;
 mod telling;
 
 pub(crate) use ahead::Ahead;
 pub(crate) use attempts::{Attempted, attempt};
+pub(crate) use ending::{Next, ending, of_step};
 pub(crate) use file::{Plan, Planned, read, read_one};
 pub(crate) use labelled::Labelled;
 pub(crate) use layers::{Layer, Layers};
 pub(crate) use many::{Progress, run_all};
 pub(crate) use one::{Context, Ended, StepSpec, make_run_folder, run_step};
 pub(crate) use report::{State, of_attempted, report};
-pub(crate) use shown::{headline, interrupted, lines, outcome};
+pub(crate) use shown::{first_failed, interrupted, outcome};
 pub(crate) use sink::{Both, Plain, Sink};
 pub(crate) use telling::Telling;

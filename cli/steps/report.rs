@@ -112,12 +112,19 @@ fn step(tally: &Tally, spec: &StepSpec, progress: &Progress) -> Step {
         stdout: Tail::default(),
         stderr: Tail::default(),
         reached: tally.reached(),
+        denied: tally.denied(),
+        failed: tally.failed(),
         files_changed: None,
+        first_changed: Vec::new(),
         rolled_back: false,
         retried: Vec::new(),
     };
     match progress {
-        Progress::NotReached => step.reached.clear(),
+        Progress::NotReached => {
+            step.reached.clear();
+            step.denied.clear();
+            step.failed.clear();
+        }
         // This is read only where the process that would have written more was ended.
         Progress::Running => {
             step.attempts = 1;
@@ -142,6 +149,7 @@ fn ended(step: &mut Step, attempted: &Attempted) {
     step.started = Some(attempted.started.to_string());
     step.retried = attempted.retried.clone();
     step.files_changed = attempted.files_changed;
+    step.first_changed = attempted.first_changed.clone();
     step.rolled_back = attempted.rolled_back;
     step.attempts = u32::try_from(attempted.retried.len()).unwrap_or(u32::MAX);
     if let Ok(ended) = &attempted.ended {

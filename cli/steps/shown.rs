@@ -1,4 +1,4 @@
-//! The steps of a report, for people.
+//! How a run's steps ended, in words.
 
 use sdk::report::{Conflict, Failure, Outcome, Report, Step};
 
@@ -6,42 +6,13 @@ use crate::interruption;
 use crate::limit;
 use crate::output::count;
 
-/// A line for each step, and for the first that failed its last output.
-pub(crate) fn lines(report: &Report) -> Vec<String> {
-    let widest = |text: &dyn Fn(&Step) -> String| {
-        report
-            .steps
-            .iter()
-            .map(|step| text(step).chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let name = |step: &Step| step.name.clone();
-    let ended = |step: &Step| outcome(&step.outcome);
-    let (names, endings) = (widest(&name), widest(&ended).min(WIDEST));
-    let mut lines: Vec<String> = report
-        .steps
-        .iter()
-        .map(|step| {
-            let line = format!(
-                "{:>2}  {:names$}  {:endings$}  {}",
-                step.index,
-                step.name,
-                ended(step),
-                remarks(step)
-            );
-            line.trim_end().to_owned()
-        })
-        .collect();
-    if let Some(failed) = first_failed(report) {
-        lines.extend(last_output(failed));
-    }
-    lines
-}
-
-/// "step 6 of 9 (`test`) failed with exit code 1; 7 to 9 were not reached"
-pub(crate) fn headline(report: &Report) -> String {
+/// "no step failed; 7 to 9 were not reached"
+pub(super) fn headline(report: &Report) -> String {
     let told = which_failed(report);
+    let told = match not_reached(report) {
+        Some(which) => format!("{told}; {which} not reached"),
+        None => told,
+    };
     interrupted(report, told)
 }
 
@@ -57,29 +28,32 @@ pub(crate) fn interrupted(report: &Report, told: String) -> String {
     }
 }
 
-fn which_failed(report: &Report) -> String {
+/// "step 6 of 9 (`test`): failed with exit code 1"
+pub(super) fn which_failed(report: &Report) -> String {
     let all = report.steps.len();
-    let headline = match first_failed(report) {
+    match first_failed(report) {
         Some(step) => format!(
             "step {} of {all} (`{}`): {}",
             step.index,
             step.name,
             outcome(&step.outcome)
         ),
-        None if report.outcome == Outcome::Passed => {
-            return format!("all {} passed", count(all as u64, "step"));
-        }
+        None if report.outcome == Outcome::Passed => match all {
+            1 => "the one step passed".to_owned(),
+            _ => format!("all {} passed", count(all as u64, "step")),
+        },
         None => "no step failed".to_owned(),
-    };
-    match not_reached(report) {
-        Some(which) => format!("{headline}; {which} not reached"),
-        None => headline,
     }
 }
 
-fn first_failed(report: &Report) -> Option<&Step> {
-    let is_failed = |step: &&Step| matches!(step.outcome, Outcome::Failed(_));
-    report.steps.iter().find(is_failed)
+/// The first step that failed, in the order of the file.
+pub(crate) fn first_failed(report: &Report) -> Option<&Step> {
+    report.steps.iter().find(|step| is_failed(step))
+}
+
+/// Whether a step ran, or was to, and failed.
+pub(super) fn is_failed(step: &Step) -> bool {
+    matches!(step.outcome, Outcome::Failed(_))
 }
 
 /// "7 to 9 were", "8 was"
@@ -103,87 +77,70 @@ fn not_reached(report: &Report) -> Option<String> {
     }
 }
 
-/// How a step ended, in a few words.
+/// How a step ended, in a sentence.
 pub(crate) fn outcome(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Passed => "passed".to_owned(),
         Outcome::NotReached => "not reached".to_owned(),
         Outcome::Failed(failure) => match failure {
             Failure::Exit(code) => format!("failed with exit code {code}"),
-            Failure::Signal(signal) => format!("ended by signal {signal}"),
+            Failure::Signal(signal) => format!("ended by {}", signal_name(*signal)),
             Failure::Limit(hit) => format!("stopped: {}", limit::reached(hit)),
             Failure::NotFound => "its command was not found in the sandbox".to_owned(),
             Failure::NotExecutable => "its command cannot be executed".to_owned(),
             Failure::SetupFailed(why) => format!("nothing ran: {why}"),
             Failure::Conflict(Conflict { with, paths }) => format!(
                 "it changed what `{with}` beside it changed: {}",
-                paths.join(", ")
+                some(paths)
             ),
         },
     }
 }
 
-/// "0.3 s, 2 files changed, on attempt 2 (1: exit code 1)"
-fn remarks(step: &Step) -> String {
-    if step.outcome == Outcome::NotReached {
-        return String::new();
+/// How a step ended, in a word or three.
+pub(super) fn briefly(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Passed => "passed".to_owned(),
+        Outcome::NotReached => "not reached".to_owned(),
+        Outcome::Failed(failure) => match failure {
+            Failure::Exit(code) => format!("exit code {code}"),
+            Failure::Signal(signal) => signal_name(*signal),
+            Failure::Limit(hit) => format!("{} limit", hit.which.as_str()),
+            Failure::NotFound => "not found".to_owned(),
+            Failure::NotExecutable => "not executable".to_owned(),
+            Failure::SetupFailed(_) => "nothing ran".to_owned(),
+            Failure::Conflict(_) => "conflict".to_owned(),
+        },
     }
-    let mut remarks = vec![format!("{:.1} s", step.wall_ms as f64 / 1000.0)];
-    if let Some(files) = step.files_changed.filter(|files| *files > 0) {
-        let dropped = if step.rolled_back { " (dropped)" } else { "" };
-        remarks.push(format!("{} changed{dropped}", count(files, "file")));
-    }
-    let requests: u64 = step.reached.iter().map(|host| host.requests).sum();
-    if requests > 0 {
-        remarks.push(count(requests, "request"));
-    }
-    if !step.retried.is_empty() {
-        let before: Vec<String> = step
-            .retried
-            .iter()
-            .map(|one| match one.because.contains('-') {
-                // A code says more than the outcome.
-                true => format!("{} ({})", outcome(&one.outcome), one.because),
-                false => outcome(&one.outcome),
-            })
-            .collect();
-        remarks.push(format!(
-            "attempt {}, after: {}",
-            step.attempts,
-            before.join("; ")
-        ));
-    }
-    let ending = match &step.outcome {
-        Outcome::Failed(Failure::Limit(hit)) => Some(hit.which),
-        Outcome::Failed(_) | Outcome::Passed | Outcome::NotReached => None,
-    };
-    let met = step
-        .limits_hit
-        .iter()
-        .filter(|hit| Some(hit.which) != ending);
-    remarks.extend(met.map(limit::reached));
-    remarks.join(", ")
 }
 
-/// The last lines of what a step said: of its standard error, or else of its standard output.
-fn last_output(step: &Step) -> Vec<String> {
-    let tail = [&step.stderr, &step.stdout]
-        .into_iter()
-        .find(|tail| !tail.text.trim().is_empty());
-    let Some(tail) = tail else {
-        return vec![format!("`{}` printed nothing", step.name)];
+/// "signal 11 (SIGSEGV)"
+fn signal_name(number: i32) -> String {
+    let name = match number {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        31 => "SIGSYS",
+        _ => return format!("signal {number}"),
     };
-    let all: Vec<&str> = tail.text.trim_end().lines().collect();
-    let shown = &all[all.len().saturating_sub(LAST_LINES)..];
-    let mut lines = vec![format!("the last lines of `{}`:", step.name)];
-    lines.extend(shown.iter().map(|line| {
-        let line: String = line.chars().take(LONGEST_LINE).collect();
-        format!("  | {line}")
-    }));
-    lines
+    format!("signal {number} ({name})")
 }
 
-const LAST_LINES: usize = 10;
-const LONGEST_LINE: usize = 200;
-/// Longer endings do not push the rest of every line away.
-const WIDEST: usize = 40;
+fn some(paths: &[String]) -> String {
+    let (shown, rest) = paths.split_at(paths.len().min(MOST_PATHS));
+    match rest.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+const MOST_PATHS: usize = 5;

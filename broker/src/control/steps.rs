@@ -183,7 +183,10 @@ impl Steps {
                 for event in events.iter().skip(before) {
                     tallies.add(event);
                 }
-                step.reached = tallies.step(&step.name).reached();
+                let tally = tallies.step(&step.name);
+                step.reached = tally.reached();
+                step.denied = tally.denied();
+                step.failed = tally.failed();
             }
             Err(unread) => steps.tell(&Happening::Note(Note {
                 step: step.name.clone(),
@@ -327,7 +330,10 @@ fn faulted(name: String, index: u32) -> Step {
         stdout: Tail::default(),
         stderr: Tail::default(),
         reached: Vec::new(),
+        denied: Vec::new(),
+        failed: Vec::new(),
         files_changed: None,
+        first_changed: Vec::new(),
         rolled_back: false,
         retried: Vec::new(),
     }

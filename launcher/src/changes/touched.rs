@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use super::change::Kind;
 use super::layers::{OPAQUE, is_opaque, is_whiteout};
+use super::text::escaped;
 use super::tree::{Tree, in_proc, is_within_reach, kind};
 
 /// What a layer has at a path.
@@ -90,6 +91,22 @@ impl Touched {
     pub fn files(&self) -> u64 {
         let is_file = |touch: &&Touch| touch.folder().is_none();
         self.0.values().filter(is_file).count() as u64
+    }
+
+    /// The first of their paths, [escaped](super::escaped): some, for a first look.
+    pub fn first(&self) -> Vec<String> {
+        let is_file = |(_, touch): &(_, &Touch)| touch.folder().is_none();
+        let paths = self.0.iter().filter(is_file);
+        let mut left = MOST_OF_PATHS;
+        paths
+            .take(MOST_PATHS)
+            .map(|(path, _)| escaped(path))
+            .take_while(|path| {
+                let fits = path.len() <= left;
+                left = left.saturating_sub(path.len());
+                fits
+            })
+            .collect()
     }
 
     /// The paths that both changed; of two of which one lies below the other, the shorter. A folder that both made where
@@ -175,6 +192,9 @@ pub fn unhide(upper: &Path, folder: &Path) -> io::Result<()> {
 
 /// More than any project has; it bounds what a hostile step can make us hold.
 const MOST: usize = 2_000_000;
+/// So many paths are told at first, and so many bytes of them.
+const MOST_PATHS: usize = 20;
+const MOST_OF_PATHS: usize = 4 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -269,5 +289,18 @@ mod tests {
     fn files_are_counted_and_folders_are_not() {
         let touched = layer(&[("a", FOLDER), ("a/one", Touch::Own), ("b", Touch::Removed)]);
         assert_eq!(touched.files(), 2);
+        assert_eq!(touched.first(), ["a/one", "b"]);
+    }
+
+    #[test]
+    fn of_many_paths_or_long_ones_only_some_are_told() {
+        let many: Vec<String> = (10..99).map(|number| number.to_string()).collect();
+        let many: Vec<(&str, Touch)> = many
+            .iter()
+            .map(|name| (name.as_str(), Touch::Own))
+            .collect();
+        assert_eq!(layer(&many).first().len(), MOST_PATHS);
+        let long = "x".repeat(MOST_OF_PATHS + 1);
+        assert!(layer(&[(long.as_str(), Touch::Own)]).first().is_empty());
     }
 }

@@ -173,10 +173,19 @@ pub struct Step {
     pub stderr: Tail,
     /// What it reached.
     pub reached: Vec<Reached>,
+    /// What it was refused, by host and code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denied: Vec<Denied>,
+    /// What it was allowed and did not succeed, by host and code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<Denied>,
     /// How many files of the workspace it wrote, replaced or removed, where its changes are kept apart and could be
     /// counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files_changed: Option<u64>,
+    /// The first of their paths, as `valetkey changes` writes paths: at most 20, and 4 KiB of text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub first_changed: Vec<String>,
     /// Whether its changes were dropped because it failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rolled_back: bool,

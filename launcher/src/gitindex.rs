@@ -180,7 +180,7 @@ mod tests {
         assert!(length(&long) < 9 * long.len());
         assert_eq!(length(&index(5000, 1000)), 0);
         // The twin: beginnings that are shared as git shares them.
-        assert_eq!(parse(&index(100, 1000)).len(), 1001);
+        assert_eq!(parse(&index(100, 500)).len(), 501);
     }
 
     #[test]

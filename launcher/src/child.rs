@@ -36,6 +36,15 @@ pub(crate) fn run(control: &OwnedFd) -> ! {
         Err(stopped) => stop(control, stopped),
     };
     let (command, _) = wait_for_part(control);
+    // The command must not meet it with rights. It inherits nothing that it does not give up itself; only where a test lets
+    // it keep something, that has to be there.
+    let keeps =
+        [Layer::Capabilities, Layer::NoNewPrivileges].map(|layer| first.weaken.is_off(layer));
+    if keeps == [false; 2]
+        && let Err(errno) = drop_capabilities()
+    {
+        stop(control, (Step::Other(Other::Privileges), errno));
+    }
     let mut become_it = || {
         let terminal = terminal.as_ref().map(|pair| pair.slave.as_fd());
         let kept = (&rest.landlock, &given);

@@ -125,6 +125,21 @@ impl Cgroup {
         Ok(())
     }
 
+    /// The group, for a process to be born in: where it is one, of the unified hierarchy (clone(2), `CLONE_INTO_CGROUP`).
+    pub(crate) fn folder(&self) -> Option<OwnedFd> {
+        let is_one = |group: &Option<Group>| {
+            let group = group.as_ref();
+            group.is_none_or(|group| group.version == Version::Two)
+        };
+        let all = [&self.memory, &self.processes, &self.cpu, &self.accounting];
+        match &self.made[..] {
+            [folder] if all.into_iter().all(is_one) => {
+                std::fs::File::open(folder).ok().map(OwnedFd::from)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the kernel adds up the processor time of everything in the group.
     pub(crate) fn counts_cpu_time(&self) -> bool {
         self.accounting.is_some()

@@ -114,7 +114,7 @@ fn keep_capabilities() -> Result<(), Errno> {
 pub(crate) fn execute(command: &Command) -> Errno {
     let mut answer = Errno::NOENT;
     for candidate in &command.candidates {
-        match sys::execve(candidate, &command.arguments, &command.environment) {
+        match sys::execve(candidate, &command.arguments.0, &command.environment.0) {
             Errno::NOENT | Errno::NOTDIR => {}
             // Remembered, but a later one may do.
             Errno::ACCESS => answer = Errno::ACCESS,

@@ -138,7 +138,7 @@ fn attempt(flags: u64, act: Act, up: &[u8]) -> Result<(), (&'static str, Errno)>
         None,
     );
     let (ours, theirs) = pair.map_err(|errno| ("making a channel", errno))?;
-    match sys::clone3(flags).map_err(|errno| (MAKING, errno))? {
+    match sys::clone3(flags, None).map_err(|errno| (MAKING, errno))? {
         Side::Child => in_child(act, up, &theirs, &ours),
         Side::Parent(pid, pidfd) => {
             drop(theirs);

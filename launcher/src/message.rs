@@ -38,7 +38,7 @@ impl Word {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     /// The process exists, with this number, and waits for its user and the plan; a descriptor of it comes along.
-    Born(i32),
+    Born(i32, Place),
     /// The sandbox stands; descriptors come along.
     Ready,
     /// A step failed.
@@ -47,6 +47,15 @@ pub(crate) enum Report {
     NotExecuted(i32),
     /// The command ended, with this wait status.
     Ended(i32),
+}
+
+/// Which control group a process is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The one that was asked for.
+    Asked,
+    /// That of the process it was born of.
+    Inherited,
 }
 
 /// A step of the set-up that is not an [`crate::plan::Op`], or the index of one.
@@ -141,7 +150,8 @@ impl Report {
     /// The message as bytes.
     pub(crate) fn encode(self) -> [u8; LENGTH] {
         let (kind, first, second) = match self {
-            Self::Born(pid) => (1, 0, pid),
+            Self::Born(pid, Place::Inherited) => (1, 0, pid),
+            Self::Born(pid, Place::Asked) => (1, 1, pid),
             Self::Ready => (2, 0, 0),
             Self::Failed(Step::Op(index), errno) => (3, index, errno),
             Self::Failed(Step::Source(index), errno) => (4, index, errno),
@@ -165,7 +175,8 @@ impl Report {
         let first = u32::from_ne_bytes(word(4));
         let second = i32::from_ne_bytes(word(8));
         Some(match kind {
-            1 => Self::Born(second),
+            1 if first == 0 => Self::Born(second, Place::Inherited),
+            1 => Self::Born(second, Place::Asked),
             2 => Self::Ready,
             3 => Self::Failed(Step::Op(first), second),
             4 => Self::Failed(Step::Source(first), second),
@@ -192,7 +203,8 @@ mod tests {
             assert_eq!(Report::decode(&report.encode()), Some(report));
         }
         for report in [
-            Report::Born(77),
+            Report::Born(77, Place::Inherited),
+            Report::Born(78, Place::Asked),
             Report::Ready,
             Report::Failed(Step::Op(7), 1),
             Report::NotExecuted(2),

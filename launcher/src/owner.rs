@@ -200,13 +200,13 @@ fn extents(name: &str) -> Vec<(u32, u32)> {
 
 /// A user namespace with these maps. It needs a process for a moment.
 fn namespace_with(users: (u32, u32), groups: (u32, u32)) -> std::io::Result<OwnedFd> {
-    let mut newborn = zygote::ask(Wanted {
+    let wanted = Wanted {
         namespaces: libc::CLONE_NEWUSER as u64,
         user: users,
         group: groups,
         started_by_root: true,
-    })
-    .map_err(std::io::Error::other)?;
+    };
+    let mut newborn = zygote::ask(wanted, None).map_err(std::io::Error::other)?;
     let pid = newborn.born().map_err(std::io::Error::other)?.pid;
     Ok(std::fs::File::open(format!("/proc/{pid}/ns/user"))?.into())
 }

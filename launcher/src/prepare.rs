@@ -14,9 +14,8 @@ use crate::layout::{Access, Layout, Ownership, c_string};
 use crate::listing::Listing;
 use crate::netlink::{everything_is_local, loopback_up};
 use crate::owner::Owner;
-use crate::plan::{Bounded, Command, First, Network, Plan, Rest};
+use crate::plan::{Bounded, Command, First, Network, Plan, Rest, Texts};
 use crate::spec::{Isolation, Limits, NetworkMode, Spec, View, WorkspaceMode};
-use crate::sys::CStrings;
 use crate::turn::Turn;
 use crate::uncovered::Uncovered;
 use crate::weaken::{Layer, Weaken};
@@ -115,7 +114,8 @@ fn namespaces(spec: &Spec) -> Result<Prepared, Error> {
     let _turn = Turn::take();
     // Before there is a process that would not be alone in our group.
     let cgroup = Cgroup::create(&spec.limits);
-    let (owner, newborn) = zygote::next(spec.weaken)?;
+    let group = cgroup.as_ref().and_then(Cgroup::folder);
+    let (owner, newborn) = zygote::next(spec.weaken, group.as_ref().map(AsFd::as_fd))?;
     let started_by_root = owner.is_started_by_root();
     let mut layout = Layout::new(owner, &view.mask, spec.weaken)?;
     layout.overlay_refused.clone_from(&spec.no_overlay);
@@ -360,8 +360,8 @@ pub(crate) fn command(
     };
     Ok(Command {
         candidates,
-        arguments: CStrings::new(arguments),
-        environment: CStrings::new(variables),
+        arguments: Texts(arguments),
+        environment: Texts(variables),
         workdir: c_string(workdir)?,
         rlimits: rlimits(&spec.limits, cgroup, spec.weaken),
         processors,

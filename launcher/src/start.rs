@@ -69,6 +69,8 @@ pub(crate) struct Running {
     pub(crate) pid: u32,
     pub(crate) pidfd: Arc<OwnedFd>,
     pub(crate) reaped: bool,
+    /// Whether it was born in its control group.
+    pub(crate) is_placed: bool,
     /// Where there is no process namespace, what tells the first process to end all others.
     bell: Option<Arc<OwnedFd>>,
     /// What of its namespaces is taken apart after its end.
@@ -82,6 +84,7 @@ impl Running {
             pid: pid.unsigned_abs(),
             pidfd: Arc::new(pidfd),
             reaped: false,
+            is_placed: false,
             bell: None,
             held,
         }
@@ -210,7 +213,9 @@ impl Prepared {
         let _ = given::hand_over(&ours, &self.plan.rest, &given);
         drop((stdin, out_end, err_end));
         // While the child builds: joining takes some time, and nothing of the command runs before it is done.
-        if let Some(cgroup) = &self.cgroup {
+        if let Some(cgroup) = &self.cgroup
+            && !running.is_placed
+        {
             cgroup
                 .attach(running.pid)
                 .map_err(|source| Error::Machine {

@@ -1,7 +1,6 @@
 //! The system calls that no crate wraps safely, each as thin as it can be.
 //!
-//! Everything here may be called in the child of [`clone3`] and [`fork`]: nothing allocates or takes a lock.
-//! [`CStrings::new`] is the exception.
+//! Everything here may be called in the child of [`clone3`] and [`fork`]: nothing but [`execve`] allocates or takes a lock.
 
 #![allow(unsafe_code, reason = "the one file that may hold it")]
 
@@ -23,12 +22,18 @@ pub(crate) enum Side {
 
 /// Makes a process in new namespaces, with `CLONE_PARENT` a child of the caller's parent. It must end with [`exit`] or
 /// [`execve`], and where the caller has threads, neither allocate nor take a lock.
-pub(crate) fn clone3(namespaces: u64) -> Result<Side, Errno> {
+///
+/// With a group, a folder of the unified hierarchy, it is in that group from the beginning.
+pub(crate) fn clone3(namespaces: u64, group: Option<BorrowedFd<'_>>) -> Result<Side, Errno> {
     let mut pidfd: c_int = -1;
     // SAFETY: plain data, for which all zeroes is a value.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.flags = namespaces | libc::CLONE_PIDFD as u64;
     arguments.pidfd = ptr::from_mut(&mut pidfd) as u64;
+    if let Some(group) = group {
+        arguments.flags |= CLONE_INTO_CGROUP;
+        arguments.cgroup = group.as_raw_fd() as u64;
+    }
     if namespaces & libc::CLONE_PARENT as u64 == 0 {
         // With it, it is that of the caller.
         arguments.exit_signal = libc::SIGCHLD as u64;
@@ -429,52 +434,15 @@ pub(crate) fn reset_signals() {
     }
 }
 
-/// C strings with the array of pointers that `execve` takes.
-pub(crate) struct CStrings {
-    pointers: Vec<*const c_char>,
-    // Owns what `pointers` points to; a `CString`'s bytes stay where they are when it is moved.
-    strings: Vec<CString>,
-}
-
-// SAFETY: the pointers lead to heap bytes that this value owns and never changes.
-unsafe impl Send for CStrings {}
-// SAFETY: as above; sharing gives no way to change them.
-unsafe impl Sync for CStrings {}
-
-impl std::fmt::Debug for CStrings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("CStrings")
-    }
-}
-
-impl CStrings {
-    /// Takes the strings.
-    pub(crate) fn new(strings: Vec<CString>) -> Self {
-        let pointers = strings
-            .iter()
-            .map(|string| string.as_ptr())
-            .chain([ptr::null()])
-            .collect();
-        Self { pointers, strings }
-    }
-
-    /// The strings.
-    pub(crate) fn strings(&self) -> &[CString] {
-        &self.strings
-    }
-}
-
 /// Becomes another program; returns only if that fails.
-pub(crate) fn execve(path: &CStr, arguments: &CStrings, environment: &CStrings) -> Errno {
-    // SAFETY: `path` is a C string; both arrays are made by `CStrings::new`: pointers to live C strings, ended by
-    // a null pointer.
-    unsafe {
-        libc::execve(
-            path.as_ptr(),
-            arguments.pointers.as_ptr(),
-            environment.pointers.as_ptr(),
-        )
+pub(crate) fn execve(path: &CStr, arguments: &[CString], environment: &[CString]) -> Errno {
+    let pointers = |strings: &[CString]| -> Vec<*const c_char> {
+        let all = strings.iter().map(|string| string.as_ptr());
+        all.chain([ptr::null()]).collect()
     };
+    let (arguments, environment) = (pointers(arguments), pointers(environment));
+    // SAFETY: `path` is a C string; both arrays are pointers to live C strings, ended by a null pointer.
+    unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
     last_error()
 }
 
@@ -484,6 +452,8 @@ pub(crate) fn exit(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// The C library's constant is too small for it (linux/sched.h).
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 /// In 16 bytes: room for the few calls before another program.
 const STACK: usize = 64 << 10 >> 4;
 

@@ -19,7 +19,7 @@ use crate::channel::{receive, receive_bytes, send_with};
 use crate::child;
 use crate::error::Error;
 use crate::later::Held;
-use crate::message::{Other, Report, Step};
+use crate::message::{Other, Place, Report, Step};
 use crate::owner::{Owner, Wanted};
 use crate::start::{Running, descriptors, namespaces};
 use crate::sys::{self, Side};
@@ -83,14 +83,15 @@ impl Drop for Newborn {
 
 fn hear(control: &OwnedFd) -> Result<Answer, Error> {
     match receive(control) {
-        Some((Report::Born(pid), descriptors)) => {
+        Some((Report::Born(pid, place), descriptors)) => {
             let mut descriptors = descriptors.into_iter();
             let pidfd = descriptors.next();
             let pidfd = pidfd.ok_or_else(|| Error::Fault("a process has no descriptor".into()))?;
             let held = descriptors
                 .next()
                 .map(|mounts| Held::new(mounts, descriptors.next()));
-            let running = Running::new(pid, pidfd, held);
+            let mut running = Running::new(pid, pidfd, held);
+            running.is_placed = place == Place::Asked;
             Ok(Answer::Born(running))
         }
         Some((Report::Failed(Step::Other(other), errno), descriptors)) => {
@@ -127,14 +128,18 @@ pub fn expect() {
         return;
     }
     let owner = Owner::new();
-    if let Ok(newborn) = ask(owner.wanted(namespaces(Weaken::default()))) {
+    if let Ok(newborn) = ask(owner.wanted(namespaces(Weaken::default())), None) {
         expected.push_back((owner, newborn));
         crate::cgroup_place::get_ready_to_move();
     }
 }
 
-/// The first process of a sandbox, and whose it is.
-pub(crate) fn next(weaken: Weaken) -> Result<(Owner, Newborn), Error> {
+/// The first process of a sandbox, and whose it is. If it is made for this, it is in the group from the beginning, where
+/// the kernel can do that: to be moved there takes some milliseconds.
+pub(crate) fn next(
+    weaken: Weaken,
+    group: Option<BorrowedFd<'_>>,
+) -> Result<(Owner, Newborn), Error> {
     if weaken == Weaken::default()
         && let Some(expected) = lock(&EXPECTED).pop_front()
     {
@@ -145,11 +150,11 @@ pub(crate) fn next(weaken: Weaken) -> Result<(Owner, Newborn), Error> {
     if weaken.is_off(Layer::Descriptors) || weaken.is_off(Layer::Environment) {
         // One of its own, which has what this process has at the moment.
         let mut own = Some(begun(weaken)?);
-        let mut newborn = ask_of(&mut own, wanted)?;
+        let mut newborn = ask_of(&mut own, wanted, group)?;
         newborn.born()?;
         return Ok((owner, newborn));
     }
-    Ok((owner, ask(wanted)?))
+    Ok((owner, ask(wanted, group)?))
 }
 
 /// The processes that are there for sandboxes to come.
@@ -172,16 +177,21 @@ static ZYGOTE: Mutex<Option<Zygote>> = Mutex::new(None);
 static EXPECTED: Mutex<VecDeque<(Owner, Newborn)>> = Mutex::new(VecDeque::new());
 
 /// Asks for a process.
-pub(crate) fn ask(wanted: Wanted) -> Result<Newborn, Error> {
-    ask_of(&mut lock(&ZYGOTE), wanted)
+pub(crate) fn ask(wanted: Wanted, group: Option<BorrowedFd<'_>>) -> Result<Newborn, Error> {
+    ask_of(&mut lock(&ZYGOTE), wanted, group)
 }
 
-fn ask_of(current: &mut Option<Zygote>, wanted: Wanted) -> Result<Newborn, Error> {
+fn ask_of(
+    current: &mut Option<Zygote>,
+    wanted: Wanted,
+    group: Option<BorrowedFd<'_>>,
+) -> Result<Newborn, Error> {
     let (ours, theirs) = channel()?;
     let bytes = postcard::to_stdvec(&wanted).map_err(|error| Error::Fault(error.to_string()))?;
     for _ in 0..2 {
         let zygote = zygote(current)?;
-        match send_with(&zygote.requests, &bytes, &[theirs.as_fd()]) {
+        let given: Vec<_> = [theirs.as_fd()].into_iter().chain(group).collect();
+        match send_with(&zygote.requests, &bytes, &given) {
             Ok(()) => {
                 return Ok(Newborn {
                     control: Some(ours),
@@ -241,7 +251,7 @@ fn serve(requests: OwnedFd, weaken: Weaken) -> ! {
         sys::exit(1)
     };
     loop {
-        let Some((wanted, control)) = request(&requests) else {
+        let Some((wanted, control, group)) = request(&requests) else {
             // The supervisor is gone.
             sys::exit(0);
         };
@@ -253,9 +263,18 @@ fn serve(requests: OwnedFd, weaken: Weaken) -> ! {
             failed(Other::Descriptors, libc::EMFILE, &[]);
             continue;
         };
-        match sys::clone3(wanted.namespaces | libc::CLONE_PARENT as u64) {
+        let flags = wanted.namespaces | libc::CLONE_PARENT as u64;
+        let (mut place, mut side) = (Place::Asked, Err(Errno::OPNOTSUPP));
+        if let Some(group) = &group {
+            side = sys::clone3(flags, Some(group.as_fd()));
+        }
+        if side.is_err() {
+            // An older kernel, or a group that has to be entered by its file.
+            (place, side) = (Place::Inherited, sys::clone3(flags, None));
+        }
+        match side {
             Ok(Side::Child) => {
-                for foreign in [&requests, &go] {
+                for foreign in [&requests, &go].into_iter().chain(&group) {
                     let number = foreign.as_raw_fd().unsigned_abs();
                     if sys::close_range(number, number).is_err() {
                         sys::exit(125);
@@ -277,7 +296,7 @@ fn serve(requests: OwnedFd, weaken: Weaken) -> ! {
                     let opened = namespaces.iter().map_while(|file| file.as_ref().ok());
                     descriptors.extend(opened.map(AsFd::as_fd));
                     let _ = rustix::io::write(&go, &[1]);
-                    let _ = send_with(&control, &Report::Born(pid).encode(), &descriptors);
+                    let _ = send_with(&control, &Report::Born(pid, place).encode(), &descriptors);
                 }
                 // It ends when nobody can tell it to go on.
                 Err(error) => {
@@ -312,12 +331,14 @@ fn alone(given: OwnedFd, weaken: Weaken) -> Result<OwnedFd, Errno> {
     Ok(requests)
 }
 
-/// The next request, and the new process's end of its channel.
-fn request(requests: &OwnedFd) -> Option<(Wanted, OwnedFd)> {
+/// The next request, the new process's end of its channel, and its group if it is to be born in one.
+fn request(requests: &OwnedFd) -> Option<(Wanted, OwnedFd, Option<OwnedFd>)> {
     let mut bytes = [0; 64];
     let (length, descriptors) = receive_bytes(requests, &mut bytes)?;
-    let control = descriptors.into_iter().next()?;
-    Some((postcard::from_bytes(bytes.get(..length)?).ok()?, control))
+    let mut descriptors = descriptors.into_iter();
+    let control = descriptors.next()?;
+    let wanted = postcard::from_bytes(bytes.get(..length)?).ok()?;
+    Some((wanted, control, descriptors.next()))
 }
 
 fn channel() -> Result<(OwnedFd, OwnedFd), Error> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use launcher::{Finished, Limits};
+use launcher::{Finished, Limits, prepare};
 use sdk::report::{Failure, Limit, LimitHit, Outcome};
 
 use crate::support::{Box, as_each_user};
@@ -406,6 +406,39 @@ fn are_removed(groups: Vec<PathBuf>) -> bool {
         }
         groups.iter().all(|group| !group.exists())
     })
+}
+
+#[test]
+fn a_sandbox_is_born_in_its_group_where_there_is_one_hierarchy() {
+    as_each_user(
+        "exhaustion::a_sandbox_is_born_in_its_group_where_there_is_one_hierarchy",
+        || {
+            let sandbox = Box::shell("true").with(|spec| spec.limits.memory = Some(64 * MIB));
+            // It is not started, so nobody moved it.
+            let prepared = prepare(&sandbox.spec).unwrap();
+            let made: Vec<_> = groups().into_iter().filter(|it| !is_ours(it)).collect();
+            if has_groups() {
+                let lives = |group: &PathBuf| !members(group).trim().is_empty();
+                let is_born = (0..12_000).any(|_| {
+                    std::thread::park_timeout(Duration::from_millis(5));
+                    made.iter().any(lives)
+                });
+                assert!(is_born, "{made:?}");
+            }
+            drop(prepared);
+            assert!(are_removed(made));
+        },
+    );
+}
+
+fn members(group: &Path) -> String {
+    std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default()
+}
+
+/// Whether this process is in it itself.
+fn is_ours(group: &Path) -> bool {
+    let own = std::process::id().to_string();
+    members(group).lines().any(|member| member == own)
 }
 
 /// The mounts and processes on this machine that have to do with a folder.

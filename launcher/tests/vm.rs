@@ -41,7 +41,11 @@ fn the_sandbox_and_its_limits_are_the_same_on_an_older_kernel() {
     }
     assert!(printed.contains("landlock,"), "{printed}");
     // A filter that fits nothing would pass as well.
-    for test in [LANDLOCK, "exhaustion::a_fork_bomb"] {
+    for test in [
+        LANDLOCK,
+        "exhaustion::a_fork_bomb",
+        "exhaustion::a_sandbox_is_born",
+    ] {
         let passed = printed
             .lines()
             .filter(|line| line.contains(test) && line.ends_with("... ok"));
@@ -55,7 +59,8 @@ const LANDLOCK: &str = "escapes::files::the_root_is_kept_by_mounts_and_by_landlo
 /// Of the limits those that a control group keeps.
 const BY_GROUPS: &str = "limits::memory_of limits::memory_that_is_too limits::files_in_memory limits::less_memory limits::processor_time \
                          limits::processes_are limits::a_whole_number limits::every_limit exhaustion::a_program_that_allocates \
-                         exhaustion::a_fork_bomb exhaustion::threads_count exhaustion::a_spinner exhaustion::nothing_is_left";
+                         exhaustion::a_fork_bomb exhaustion::threads_count exhaustion::a_spinner exhaustion::nothing_is_left \
+                         exhaustion::a_sandbox_is_born";
 /// Its Python has no TLS library, busybox sets a variable more, and the other ways out need a compiler.
 const NOT_THERE: &str = "--skip python_runs_where_it_is_installed --skip the_environment_is_what_was_given \
                          --skip escapes::kernel:: --skip escapes::processes::";

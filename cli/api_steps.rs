@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use broker::Run;
 use broker::control::{ReadyStep, StepListener, StepRefused, StepRunner};
 use launcher::Isolation;
-use policies::Digest;
+use policies::{Digest, WorkspaceMode};
 use sdk::RunId;
 use sdk::report::Step;
 
@@ -95,6 +95,11 @@ impl StepRunner for Sandboxes {
         let planned = steps::read_one(asked, run.policy().limits()).map_err(|found| {
             StepRefused::Wrong(Failure::mistakes("the step", "step-invalid", &found).told())
         })?;
+        let mode = run.policy().sandbox().workspace.mode;
+        if planned.rollback_failed && mode == WorkspaceMode::ReadWrite {
+            let failure = steps::rollback_impossible("rollback_failed");
+            return Err(StepRefused::Wrong(failure.told()));
+        }
         Ok(Box::new(Ready {
             workspace: self.0.workspace(run)?,
             all: Arc::clone(&self.0),
@@ -256,7 +261,7 @@ impl ReadyStep for Ready {
                 .make_room(written)
                 .map_err(|failure| StepRefused::Cannot(failure.told()))?;
         }
-        let attempted = steps::attempt(
+        let mut attempted = steps::attempt(
             &context,
             &self.planned,
             layers.as_ref(),
@@ -264,6 +269,9 @@ impl ReadyStep for Ready {
             ahead,
             &sink,
         );
+        if self.planned.rollback_failed && !attempted.is_passed() {
+            steps::roll_back(layers.as_ref(), &self.planned.spec, &mut attempted, &sink);
+        }
         let step = steps::of_attempted(&self.planned.spec, &attempted);
         // As in a file of steps: what a failed one changed stays, and the next one sees it.
         written.extend(attempted.layer);

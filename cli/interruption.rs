@@ -16,6 +16,7 @@ use crate::raw;
 #[derive(Debug, Default)]
 pub(crate) struct Interruption {
     asked: AtomicI32,
+    heard: tokio::sync::Notify,
     sandboxes: Mutex<Vec<(u64, Killer)>>,
 }
 
@@ -68,6 +69,7 @@ impl Interruption {
         let asked = self.asked.load(Ordering::SeqCst);
         if asked == 0 {
             self.asked.store(number, Ordering::SeqCst);
+            self.heard.notify_waiters();
             self.pass(number);
             let interruption = Arc::clone(self);
             tokio::spawn(async move {
@@ -86,6 +88,7 @@ impl Interruption {
         let _ = self
             .asked
             .compare_exchange(0, number | TWICE, Ordering::SeqCst, Ordering::SeqCst);
+        self.heard.notify_waiters();
         self.kill();
     }
 
@@ -136,6 +139,16 @@ impl Interruption {
         self.sandboxes
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Resolves when a signal came that asks this process to end.
+    pub(crate) async fn asked(&self) {
+        let mut heard = std::pin::pin!(self.heard.notified());
+        // From here on none is missed, and looked after that none was before.
+        heard.as_mut().enable();
+        if !self.is_asked() {
+            heard.await;
+        }
     }
 
     /// Whether a signal came that asks this process to end.

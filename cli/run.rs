@@ -103,14 +103,15 @@ fn plan(asked: &args::Run, project: &Project) -> Result<Plan, Failure> {
         project.policy.sandbox().workspace.mode,
     );
     if asked.rollback_failed && mode == WorkspaceMode::ReadWrite {
-        return Err(Failure::bad_policy(
-            "`--rollback-failed` can drop nothing where `workspace.mode` is \"read-write\"",
-        )
-        .named("rollback-impossible")
-        .hint("set `workspace.mode` to \"overlay\", or leave the option out"));
+        return Err(steps::rollback_impossible("--rollback-failed"));
     }
     if let Some(file) = &asked.steps {
-        return steps::read(file, limits);
+        let plan = steps::read(file, limits)?;
+        let drops = plan.steps.iter().any(|step| step.rollback_failed);
+        if drops && mode == WorkspaceMode::ReadWrite {
+            return Err(steps::rollback_impossible("rollback_failed"));
+        }
+        return Ok(plan);
     }
     let name = asked
         .command

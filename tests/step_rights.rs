@@ -473,6 +473,33 @@ fn what_is_wrong_with_a_step_that_is_asked_for_is_told() {
 }
 
 #[test]
+fn a_step_of_the_api_that_failed_can_have_its_changes_dropped() {
+    let release = Release::new();
+    let serving = release.world.serve();
+    let run = serving.create_run(&release.world).run.parse().unwrap();
+    let client = Client::new(&release.world.path("state/control.sock"));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let step = |shell: &str, rollback_failed: bool| RunStep {
+        name: "fetch".to_owned(),
+        shell: Some(shell.to_owned()),
+        rollback_failed,
+        ..RunStep::default()
+    };
+    runtime.block_on(async {
+        let run_step = async |shell: &str, drops: bool| {
+            client.run_step(&run, &step(shell, drops)).await.unwrap()
+        };
+        let dropped = run_step("echo 1 > one; exit 1", true).await;
+        assert!(dropped.rolled_back);
+        assert!(!run_step("echo 2 > two; exit 1", false).await.rolled_back);
+        let last = run_step("test ! -e one && cat two && echo 3 > three", true).await;
+        assert_eq!(last.outcome, Outcome::Passed);
+        assert!(!last.rolled_back);
+        client.revoke(&run).await.unwrap();
+    });
+}
+
+#[test]
 fn what_happens_in_a_run_is_followed_as_it_happens() {
     let release = Release::new();
     let serving = release.world.serve();

@@ -3,6 +3,7 @@
 mod endings;
 mod file;
 mod reports;
+mod waits;
 
 use std::fs;
 use std::path::PathBuf;

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use launcher::changes::Touched;
 use sdk::report::{Failure as StepFailure, Outcome, Retried};
 
-use super::file::Planned;
+use super::file::{LONGEST_WAIT, Planned};
 use super::report::step_tally;
 use super::retry::{self, Cause, codes_since};
 use super::{Ahead, Context, Ended, Layer, Layers, Sink, run_step};
@@ -96,6 +97,8 @@ pub(crate) fn attempt(
                 retry::reason(&outcome, &step.retry_on, &codes)
             })
             .flatten();
+        let wait = wait(step.retry_wait, number);
+        let because = because.filter(|_| wait.is_zero() || waited(context, step, wait, sink));
         let is_dropped = match (&because, layers, &layer) {
             (None, _, _) => false,
             (Some(_), Some(layers), Some(layer)) => match layers.drop_layer(layer) {
@@ -116,6 +119,7 @@ pub(crate) fn attempt(
                     outcome,
                     because,
                     wall_ms: milliseconds(ended.finished.wall),
+                    wait_ms: milliseconds(wait),
                     stderr,
                 };
                 sink.retried(&step.spec, number, &failed);
@@ -142,6 +146,29 @@ pub(crate) fn attempt(
             }
         }
     }
+}
+
+/// Waits before the next attempt. Whether there is to be one: no more when the run is over or its owner ends it.
+fn waited(context: &Context<'_>, step: &Planned, wait: Duration, sink: &dyn Sink) -> bool {
+    let seconds = wait.as_secs_f64();
+    sink.note(
+        &step.spec,
+        &format!("it failed; the next attempt begins in {seconds} s"),
+    );
+    context.engine.runtime().block_on(async {
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = context.interruption.asked() => {}
+            () = context.run.ended() => {}
+        }
+    });
+    !context.interruption.is_asked() && context.run.is_active()
+}
+
+/// How long to wait after the attempt of this number: each time twice as long, within bounds.
+fn wait(first: Duration, attempt: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(attempt.saturating_sub(1));
+    first.saturating_mul(doubled).min(LONGEST_WAIT)
 }
 
 /// Does what makes an attempt; a panic in it is a step that failed, not a run that nobody ends.
@@ -194,6 +221,14 @@ mod tests {
             layer: None,
             rolled_back: false,
         }
+    }
+
+    #[test]
+    fn the_wait_doubles_up_to_a_minute() {
+        let first = Duration::from_secs(2);
+        let waits = [1, 2, 5, 6, 21].map(|attempt| wait(first, attempt).as_secs());
+        assert_eq!(waits, [2, 4, 32, 60, 60]);
+        assert!(wait(Duration::ZERO, 20).is_zero());
     }
 
     #[test]

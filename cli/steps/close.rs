@@ -210,9 +210,16 @@ fn attempts(rows: &mut Rows, step: &Step) {
             false => String::new(),
         };
         let number = number + 1;
+        let waited = match one.wait_ms {
+            0 => String::new(),
+            wait => format!("; waited {:.1} s", wait as f64 / 1000.0),
+        };
         rows.add_few(
             "retried",
-            format!("attempt {number} {}{because}", outcome(&one.outcome)),
+            format!(
+                "attempt {number} {}{because}{waited}",
+                outcome(&one.outcome)
+            ),
         );
     }
     rows.end_few();

@@ -7,9 +7,11 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
 
 use launcher::Stdin;
 use policies::reader::{At, Findings, Item, Section, SourceText, nearest, parse_json, parse_toml};
+use policies::units::parse_duration;
 use policies::{Diagnostic, Limits, StepName};
 
 use super::StepSpec;
@@ -26,6 +28,10 @@ pub(crate) struct Planned {
     pub(crate) retries: u32,
     /// What it is tried again for; empty for every failure.
     pub(crate) retry_on: Vec<Cause>,
+    /// How long to wait before the second attempt.
+    pub(crate) retry_wait: Duration,
+    /// Whether what it changed is dropped if it fails.
+    pub(crate) rollback_failed: bool,
     /// Whether steps that need it run although it failed.
     pub(crate) continue_on_failure: bool,
 }
@@ -46,6 +52,8 @@ impl Plan {
             spec,
             retries: 0,
             retry_on: Vec::new(),
+            retry_wait: Duration::ZERO,
+            rollback_failed: false,
             continue_on_failure: false,
         };
         Self {
@@ -197,12 +205,17 @@ fn read_step(section: &Section<'_>, index: usize, limits: &Limits) -> Planned {
     let rights = read_name(section);
     let name = rights.as_ref().map_or("", StepName::as_str).to_owned();
     let retries = section.integer("retries", 0..=MOST_RETRIES);
-    let retry_on = section.item("retry_on");
-    if let Some(item) = &retry_on
-        && retries.as_ref().is_none_or(|retries| retries.value == 0)
-    {
-        let hint = "add `retries = 1` or more".to_owned();
-        item.refuse("`retry_on` does nothing without `retries`", Some(hint));
+    let (retry_on, retry_wait) = (section.item("retry_on"), section.item("retry_wait"));
+    for (key, item) in [("retry_on", &retry_on), ("retry_wait", &retry_wait)] {
+        if let Some(item) = item
+            && retries.as_ref().is_none_or(|retries| retries.value == 0)
+        {
+            let hint = "add `retries = 1` or more".to_owned();
+            item.refuse(
+                format!("`{key}` does nothing without `retries`"),
+                Some(hint),
+            );
+        }
     }
     Planned {
         spec: StepSpec {
@@ -218,6 +231,10 @@ fn read_step(section: &Section<'_>, index: usize, limits: &Limits) -> Planned {
             .and_then(|retries| u32::try_from(retries.value).ok())
             .unwrap_or(0),
         retry_on: retry_on.map(|item| read_causes(&item)).unwrap_or_default(),
+        retry_wait: retry_wait.map(|item| read_wait(&item)).unwrap_or_default(),
+        rollback_failed: section
+            .boolean("rollback_failed")
+            .is_some_and(|is_asked| is_asked.value),
         continue_on_failure: section
             .boolean("continue_on_failure")
             .is_some_and(|goes_on| goes_on.value),
@@ -294,6 +311,18 @@ fn read_env(section: &Section<'_>) -> BTreeMap<String, String> {
     env
 }
 
+fn read_wait(item: &Item<'_, '_>) -> Duration {
+    let Some(text) = item.text() else {
+        return Duration::ZERO;
+    };
+    let found = parse_duration(text.value).filter(|wait| !wait.is_zero() && *wait <= LONGEST_WAIT);
+    found.unwrap_or_else(|| {
+        let hint = "write it with its unit, such as `2s`; at most `1m`".to_owned();
+        item.refuse("this is no time to wait", Some(hint));
+        Duration::ZERO
+    })
+}
+
 fn read_causes(item: &Item<'_, '_>) -> Vec<Cause> {
     let mut causes = Vec::new();
     for one in item.each().unwrap_or_default() {
@@ -352,10 +381,14 @@ const OWN_KEYS: &[&str] = &[
     "needs",
     "retries",
     "retry_on",
+    "retry_wait",
+    "rollback_failed",
     "continue_on_failure",
     "env",
 ];
 /// Each has a layer of its own, and the launcher shows no more than [`launcher::MAX_LAYERS_BELOW`].
 const MOST_STEPS: usize = 64;
 const MOST_RETRIES: i64 = 20;
+/// Between two attempts, however many came before.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const LONGEST: u64 = 1 << 20;

@@ -10,7 +10,7 @@ use sdk::report::{Conflict, Failure as StepFailure, Outcome};
 use super::attempts::{Attempted, attempt, or_fault};
 use super::file::Plan;
 use super::graph::{Graph, Standing};
-use super::{Context, Ended, Layer, Layers, Sink};
+use super::{Context, Ended, Layer, Layers, Sink, StepSpec};
 use crate::failure::Failure;
 
 /// What is known of a step while a run goes on.
@@ -124,8 +124,9 @@ impl All<'_> {
         let spec = &self.plan.steps[step].spec;
         if let (Some(layers), Some(layer)) = (self.layers, attempted.layer.clone()) {
             let is_failed = !attempted.is_passed();
-            if is_failed && self.rollback_failed {
-                self.roll_back(layers, step, &mut attempted);
+            let is_dropped = self.rollback_failed || self.plan.steps[step].rollback_failed;
+            if is_failed && is_dropped {
+                roll_back(Some(layers), spec, &mut attempted, self.sink);
             } else if let Err(conflict) = self.merge(layers, step, &layer) {
                 self.sink.note(
                     spec,
@@ -139,8 +140,8 @@ impl All<'_> {
                 }
                 if !is_failed {
                     attempted.outcome = Outcome::Failed(conflict);
-                    if self.rollback_failed {
-                        self.roll_back(layers, step, &mut attempted);
+                    if is_dropped {
+                        roll_back(Some(layers), spec, &mut attempted, self.sink);
                     }
                 }
             } else {
@@ -160,15 +161,6 @@ impl All<'_> {
         );
         self.sink.settled(spec, &attempted);
         self.progress[step] = Progress::Ended(Box::new(attempted));
-    }
-
-    fn roll_back(&self, layers: &Layers, step: usize, attempted: &mut Attempted) {
-        if let Some(layer) = attempted.layer.take() {
-            if let Err(error) = layers.drop_layer(&layer) {
-                self.sink.note(&self.plan.steps[step].spec, &error.told());
-            }
-            attempted.rolled_back = true;
-        }
     }
 
     /// Sees to it that a layer can lie above all merged ones that its step did not see.
@@ -211,6 +203,30 @@ impl All<'_> {
         }
         Ok(())
     }
+}
+
+/// Drops what a step changed.
+pub(crate) fn roll_back(
+    layers: Option<&Layers>,
+    spec: &StepSpec,
+    attempted: &mut Attempted,
+    sink: &dyn Sink,
+) {
+    if let (Some(layers), Some(layer)) = (layers, attempted.layer.take()) {
+        if let Err(error) = layers.drop_layer(&layer) {
+            sink.note(spec, &error.told());
+        }
+        attempted.rolled_back = true;
+    }
+}
+
+/// What was asked for needs changes that are kept apart.
+pub(crate) fn rollback_impossible(what: &str) -> Failure {
+    Failure::bad_policy(format!(
+        "`{what}` can drop nothing where `workspace.mode` is \"read-write\""
+    ))
+    .named("rollback-impossible")
+    .hint("set `workspace.mode` to \"overlay\", or leave it out")
 }
 
 impl Progress {

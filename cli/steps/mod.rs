@@ -24,7 +24,7 @@ pub(crate) use ending::{Next, ending, of_step};
 pub(crate) use file::{Plan, Planned, read, read_one};
 pub(crate) use labelled::Labelled;
 pub(crate) use layers::{Layer, Layers};
-pub(crate) use many::{Progress, run_all};
+pub(crate) use many::{Progress, roll_back, rollback_impossible, run_all};
 pub(crate) use one::{Context, Ended, StepSpec, make_run_folder, run_step};
 pub(crate) use report::{State, of_attempted, report};
 pub(crate) use shown::{first_failed, interrupted, outcome};

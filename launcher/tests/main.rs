@@ -18,6 +18,7 @@ mod hiding;
 mod kernel;
 mod layers;
 mod limits;
+mod merged;
 mod network;
 mod processes;
 mod programs;

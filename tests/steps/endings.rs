@@ -30,14 +30,14 @@ fn started(world: &World) -> Child {
     child
 }
 
-fn send(signal: &str, child: &Child) {
+pub(super) fn send(signal: &str, child: &Child) {
     let mut kill = Command::new("kill");
     kill.args([&format!("-{signal}"), &child.id().to_string()]);
     assert!(kill.status().unwrap().success());
 }
 
 /// The report of the world's only run, as it was saved.
-fn saved(world: &World) -> Value {
+pub(super) fn saved(world: &World) -> Value {
     let listed = world.valetkey(&["runs", "list", "--json"]).passed().json();
     let run = listed[0]["run"].as_str().unwrap();
     let shown = world

@@ -66,6 +66,16 @@ fn a_steps_file_with_a_mistake_runs_nothing_and_the_place_is_told() {
             "without `retries`",
         ),
         (
+            "[[step]]\nname = \"a\"\nrun = [\"true\"]\nretry_wait = \"1s\"\n",
+            "4:14",
+            "`retry_wait` does nothing without `retries`",
+        ),
+        (
+            "[[step]]\nname = \"a\"\nrun = [\"true\"]\nretries = 1\nretry_wait = \"2m\"\n",
+            "5:14",
+            "at most `1m`",
+        ),
+        (
             "[[step]]\nname = \"a\"\nrun = [\"true\"]\nretries = 1\nretry_on = [\"exits\"]\n",
             "5:13",
             "did you mean `exit`?",

@@ -98,6 +98,7 @@ mod tests {
             outcome: Outcome::Passed,
             because: "exit".to_owned(),
             wall_ms: 1,
+            wait_ms: 0,
             stderr: report.stderr.clone(),
         };
         report.retried = vec![attempt; 20];

@@ -1,7 +1,8 @@
 //! Making one layer of several that lie above one another, so that a run of many steps stays within what the kernel takes.
 //!
 //! What an older layer shows is moved into the newer one, name by name. No single move changes what both show together,
-//! so being killed in between changes nothing either; what is hidden stays behind, and goes with the older layer.
+//! so being killed in between changes nothing either, but that folders which their step closed to their owner may be left
+//! open to them; what is hidden stays behind, and goes with the older layer.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,6 +14,7 @@ use rustix::fs::{Mode, OFlags, Stat, Timespec, Timestamps, XattrFlags};
 use rustix::io::Errno;
 
 use super::change::Kind;
+use super::dying::point;
 use super::layers::{self, OPAQUE, ORIGIN, is_opaque, is_whiteout};
 use super::record::Record;
 use super::tree::{Folder, Tree, in_proc, is_within_reach, kind};
@@ -37,6 +39,7 @@ pub fn merge(record: &mut Record, count: usize) -> Result<(), Error> {
         let cannot = |error| Error::machine("cannot merge the layer", folder, error);
         if layer.is_copied() {
             layers::mark_copy(into).map_err(cannot)?;
+            point();
         }
         let pair = Pair {
             older: &layer.tree,
@@ -46,9 +49,11 @@ pub fn merge(record: &mut Record, count: usize) -> Result<(), Error> {
         // It shows nothing any more.
         let name = record.layers.remove(number);
         record.save()?;
+        point();
         File::open(record.layers_folder())
             .and_then(|all| remove(all.as_fd(), OsStr::new(&name)))
             .map_err(|error| Error::machine("cannot remove the layer", folder, error))?;
+        point();
     }
     Ok(())
 }
@@ -111,7 +116,11 @@ impl Pair<'_> {
 
 /// Moves what the newer layer does not have.
 fn move_up(from: &Folder, to: &Folder, name: &OsStr, stat: &Stat) -> io::Result<()> {
-    let moved = || rustix::fs::renameat(from.fd(), name, to.fd(), name);
+    let moved = || {
+        let moved = rustix::fs::renameat(from.fd(), name, to.fd(), name);
+        point();
+        moved
+    };
     match moved() {
         // To move a folder is to write to it, as its `..` changes.
         Err(Errno::ACCESS) if kind(stat) == Kind::Folder => {
@@ -146,12 +155,9 @@ fn expect_whiteouts(folder: &Folder) -> io::Result<()> {
 }
 
 fn set(folder: &Folder, attribute: &str, value: &[u8]) -> io::Result<()> {
-    Ok(rustix::fs::fsetxattr(
-        folder.fd(),
-        attribute,
-        value,
-        XattrFlags::empty(),
-    )?)
+    rustix::fs::fsetxattr(folder.fd(), attribute, value, XattrFlags::empty())?;
+    point();
+    Ok(())
 }
 
 /// Gives a folder the times that its step left.

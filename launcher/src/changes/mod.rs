@@ -17,6 +17,8 @@ mod compare;
 #[cfg(target_os = "linux")]
 mod discard;
 #[cfg(target_os = "linux")]
+mod dying;
+#[cfg(target_os = "linux")]
 mod kept;
 #[cfg(target_os = "linux")]
 mod layers;
@@ -40,6 +42,8 @@ pub use error::Error;
 pub use record::{Hold, Moment, Record, State};
 pub use text::{escaped, unescaped};
 
+#[cfg(all(target_os = "linux", feature = "weaken"))]
+pub use dying::die_at;
 #[cfg(target_os = "linux")]
 pub use kept::{Applied, Kept, Summary, summary};
 #[cfg(target_os = "linux")]

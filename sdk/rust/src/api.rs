@@ -94,6 +94,13 @@ pub struct RunStep {
     /// What it is tried again for; every failure if nothing is named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retry_on: Vec<String>,
+    /// How long to wait before the second attempt, such as `"2s"`; twice as long before each further one, a minute at
+    /// most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_wait: Option<String>,
+    /// Drop what it changed if it fails; without this, the next step sees it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rollback_failed: bool,
     /// Time on the clock, such as `"2m"`. No limit may be above the policy's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall: Option<String>,

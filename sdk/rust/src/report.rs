@@ -203,8 +203,16 @@ pub struct Retried {
     pub because: String,
     /// Milliseconds on the clock.
     pub wall_ms: u64,
+    /// Milliseconds that were waited after it, before the next began.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub wait_ms: u64,
     /// The end of its standard error.
     pub stderr: Tail,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_nothing(amount: &u64) -> bool {
+    *amount == 0
 }
 
 /// The last part of a stream.

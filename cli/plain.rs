@@ -86,6 +86,8 @@ mod tests {
 
     #[test]
     fn what_turns_the_reading_direction_round_is_made_visible() {
-        assert_eq!(lines("a\u{202e}b\u{9b}2J"), ["a\u{fffd}b\u{fffd}2J"]);
+        assert_eq!(lines("a\u{202e}b"), ["a\u{fffd}b"]);
+        // What some terminals take for the beginning of a command is left out, so none is begun.
+        assert_eq!(lines("b\u{9b}2J"), ["b2J"]);
     }
 }

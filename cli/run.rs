@@ -38,6 +38,7 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
         .map(|to| Events::open(to, json))
         .transpose()?;
     let interruption = Interruption::listen(engine.runtime())?;
+    let isolation = isolation(&asked, &project)?;
     let created = engine.create_run(&project, asked.approved.as_ref(), None)?;
     let run = Arc::clone(&created.run);
     // Whatever happens from here on, the run ends: its token must not outlive this process's work.
@@ -51,7 +52,7 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
         engine: &engine,
         run: &run,
         interruption: &interruption,
-        isolation: asked.isolation.into(),
+        isolation,
         console,
     };
     if let Some(events) = &events {
@@ -94,6 +95,19 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
         return Ok(sdk::exit::DENIED);
     }
     Ok(code)
+}
+
+/// What keeps the run apart from the machine: the same for all its steps.
+fn isolation(asked: &args::Run, project: &Project) -> Result<launcher::Isolation, Failure> {
+    let network = sandbox::network(project.policy.sandbox().network);
+    let (isolation, why) = launcher::isolation_here(asked.isolation.into(), network)
+        .map_err(|error| sandbox::cannot_build(project, error))?;
+    if let Some(why) = why
+        && !asked.quiet
+    {
+        say(format_args!("note: {why}"));
+    }
+    Ok(isolation)
 }
 
 /// What is to be run: the steps of a file, or a single command.

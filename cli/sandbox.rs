@@ -99,10 +99,7 @@ pub(crate) fn spec(wanted: Wanted<'_>) -> Result<Spec, Failure> {
             }),
             files: wanted.files,
         },
-        network: match wanted.network {
-            policies::NetworkMode::None => launcher::NetworkMode::None,
-            policies::NetworkMode::ProxyOnly => launcher::NetworkMode::ProxyOnly,
-        },
+        network: network(wanted.network),
         limits: launcher::Limits {
             memory: limits.memory,
             cpus: limits.cpus,
@@ -148,6 +145,14 @@ fn workspace(wanted: &Wanted<'_>) -> Result<Option<Workspace>, Failure> {
         hide: wanted.project.policy.sandbox().hide.clone(),
         protect,
     }))
+}
+
+/// The policy's word for the launcher.
+pub(crate) fn network(mode: policies::NetworkMode) -> launcher::NetworkMode {
+    match mode {
+        policies::NetworkMode::None => launcher::NetworkMode::None,
+        policies::NetworkMode::ProxyOnly => launcher::NetworkMode::ProxyOnly,
+    }
 }
 
 /// The workspace's folder on this machine.

@@ -40,11 +40,8 @@ pub(crate) fn after_run(
     for line in network(report, project.policy.sandbox().network) {
         say(format_args!("  {line}"));
     }
-    if !report.not_isolated.is_empty() {
-        say("  it had no namespaces, so not all was kept apart from this machine:");
-        for gap in &report.not_isolated {
-            say(format_args!("    {gap}"));
-        }
+    for line in gaps(report) {
+        say(format_args!("  {line}"));
     }
     if let Some(changes) = changes {
         say(format_args!("  {changes}"));
@@ -73,6 +70,9 @@ pub(crate) fn after_steps(
             cutoff.reason(sets_ttl(project))
         ));
     }
+    for line in gaps(report) {
+        say(format_args!("  {line}"));
+    }
     let mode = project.policy.sandbox().network;
     if steps::first_failed(report).is_some() {
         // What the others reached is a count beside each.
@@ -91,6 +91,16 @@ pub(crate) fn after_steps(
         "  details: valetkey report {0}, valetkey audit show {0}",
         report.run
     ));
+}
+
+/// What its sandboxes did not keep apart.
+fn gaps(report: &Report) -> Vec<String> {
+    if report.not_isolated.is_empty() {
+        return Vec::new();
+    }
+    let first = "it had no namespaces, so not all was kept apart from this machine:".to_owned();
+    let gaps = report.not_isolated.iter().map(|gap| format!("  {gap}"));
+    [first].into_iter().chain(gaps).collect()
 }
 
 fn ended(report: &Report, finished: &Finished) -> String {

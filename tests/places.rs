@@ -77,6 +77,25 @@ fn where_namespaces_are_refused_nothing_runs_unless_the_owner_asks_for_less() {
 }
 
 #[test]
+fn which_isolation_a_run_has_is_decided_once_for_all_its_steps() {
+    let (world, _origin) = shop();
+    world.file(
+        "steps.toml",
+        "[[step]]\nname = \"one\"\nshell = \"echo 1 > one\"\n[[step]]\nname = \"two\"\nshell = \"cat one\"\n",
+    );
+    let options = ["--isolation", "either", "--steps", "steps.toml"];
+    let finished = run(&world, &[], &options, &[]).passed();
+    let why = "namespaces are refused here, so Landlock is used";
+    assert_eq!(
+        finished.stderr.matches(why).count(),
+        1,
+        "{}",
+        finished.stderr
+    );
+    finished.says("not all was kept apart").says("two | 1");
+}
+
+#[test]
 fn a_key_reaches_its_host_from_a_sandbox_without_namespaces() {
     let mut world = World::new();
     let origin = world.origin("shop.example", greeting());

@@ -50,6 +50,11 @@ pub(crate) fn run_all(
         }
     };
     if let [only] = plan.steps.as_slice() {
+        all.progress[0] = Progress::Running;
+        // A single command is not waited for once more.
+        if only.spec.rights.is_some() {
+            tell(&all.progress);
+        }
         let attempted = or_fault(|| attempt(context, only, layers, &[], None, sink));
         all.settle(0, attempted);
         return all.progress;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
 use sdk::report::Outcome;
 
 use crate::answer::Check;
@@ -202,6 +203,40 @@ pub fn limits_kept_by() -> Vec<(&'static str, &'static str)> {
         ("open_files", "resource limit"),
         ("output", "watching"),
     ]
+}
+
+/// What is to keep all sandboxes of a run apart, where either kind may, and why if it is the weaker one: decided once,
+/// so that one step has not less than another.
+///
+/// # Errors
+/// If it cannot be tried now, which says nothing of what this machine allows.
+pub fn isolation_here(
+    asked: Isolation,
+    network: NetworkMode,
+) -> Result<(Isolation, Option<String>), Error> {
+    match asked {
+        Isolation::Namespaces | Isolation::Landlock => return Ok((asked, None)),
+        Isolation::Either => {}
+    }
+    match namespaces_work(network) {
+        Ok(()) => Ok((Isolation::Namespaces, None)),
+        Err(error) if is_passing(&error) => Err(error),
+        Err(error) => {
+            let why = format!("namespaces are refused here, so Landlock is used: {error}");
+            Ok((Isolation::Landlock, Some(why)))
+        }
+    }
+}
+
+/// Whether something is used up for the moment, and not refused.
+fn is_passing(error: &Error) -> bool {
+    let Error::Machine { source, .. } = error else {
+        return false;
+    };
+    let errno = source.raw_os_error();
+    [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM]
+        .iter()
+        .any(|passing| errno == Some(passing.raw_os_error()))
 }
 
 /// Tries a sandbox of namespaces with this network, once.

@@ -5,7 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{Brokered, Check, Doors, Error, Finished, Signal, Spec, Stream, WindowSize};
+use crate::{
+    Brokered, Check, Doors, Error, Finished, Isolation, NetworkMode, Signal, Spec, Stream,
+    WindowSize,
+};
 
 /// A sandbox that has been checked against the host. There is none on this system.
 #[derive(Debug)]
@@ -164,6 +167,14 @@ pub fn doctor(_folder: &Path) -> Vec<Check> {
 /// Removes a folder with what is in it.
 pub fn remove_folder(folder: &std::path::Path) -> std::io::Result<()> {
     std::fs::remove_dir_all(folder)
+}
+
+/// What was asked for: nothing is tried here.
+pub fn isolation_here(
+    asked: Isolation,
+    _: NetworkMode,
+) -> Result<(Isolation, Option<String>), Error> {
+    Ok((asked, None))
 }
 
 /// None: there is no launcher here.

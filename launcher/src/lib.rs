@@ -145,7 +145,7 @@ pub use weaken::Weaken;
 #[cfg(target_os = "linux")]
 pub use changes::remove_folder;
 #[cfg(target_os = "linux")]
-pub use doctor::{WITHOUT_NAMESPACES, doctor, limits_kept_by};
+pub use doctor::{WITHOUT_NAMESPACES, doctor, isolation_here, limits_kept_by};
 #[cfg(target_os = "linux")]
 pub use listing::{HiddenFile, Listing, ShownPlace};
 #[cfg(target_os = "linux")]
@@ -164,5 +164,5 @@ pub use zygote::{begin, expect};
 #[cfg(not(target_os = "linux"))]
 pub use elsewhere::{
     Killer, Prepared, Started, Terminal, WITHOUT_NAMESPACES, begin, doctor, expect,
-    ignore_background_reads, limits_kept_by, prepare, remove_folder,
+    ignore_background_reads, isolation_here, limits_kept_by, prepare, remove_folder,
 };

@@ -138,3 +138,25 @@ fn a_step_that_is_interrupted_is_not_tried_again() {
         .passed()
         .says("interrupted by SIGINT; step 1 of 1 (`first`): failed with exit code 4");
 }
+
+#[test]
+fn a_killed_supervisor_of_a_single_step_leaves_its_report_too() {
+    let world = World::new();
+    world.file("steps.toml", &step("only", "echo started; sleep 600", ""));
+    let mut child = world
+        .command(&["run", "--steps", "steps.toml"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "only | started\n");
+    send("KILL", &child);
+    child.wait().unwrap();
+    let report = saved(&world);
+    assert_eq!(report["state"], "active");
+    assert!(outcome(&report, 1).contains("had not ended"), "{report}");
+}

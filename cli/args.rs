@@ -101,6 +101,9 @@ pub(crate) struct Run {
     /// Run the steps of this file, one after another or side by side as they need each other, instead of one command
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "command")]
     pub(crate) steps: Option<PathBuf>,
+    /// Go on with an earlier run of these steps from the first that did not pass, over what the others left: the run, the beginning of its name, or `last`. Its changes become this run's; those of steps that did not pass are dropped
+    #[arg(long, value_name = "RUN", requires = "steps")]
+    pub(crate) resume: Option<String>,
     /// Drop what a step that failed wrote to the workspace; without this it is kept with the rest
     #[arg(long)]
     pub(crate) rollback_failed: bool,

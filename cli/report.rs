@@ -51,7 +51,7 @@ pub(crate) fn told(report: &Report, folders: &Folders) -> Vec<String> {
 }
 
 /// The report of the run that is meant: by its name, by the beginning of it, or the last one of this project.
-fn find(broker: &Broker, asked: &str) -> Result<Report, Failure> {
+pub(crate) fn find(broker: &Broker, asked: &str) -> Result<Report, Failure> {
     if let Ok(run) = asked.parse() {
         let report = broker.report(&run).map_err(engine::broker_failure)?;
         return report.ok_or_else(|| match broker.run_info(&run) {

@@ -18,10 +18,10 @@ use crate::interruption::Interruption;
 use crate::output::{self, say};
 use crate::project::Project;
 use crate::steps::{
-    self, Attempted, Both, Context, Labelled, Layers, Plain, Plan, Progress, Sink, State, StepSpec,
-    Telling,
+    self, Attempted, Both, Context, Labelled, Layers, Plain, Plan, Progress, Resumed, Sink, State,
+    StepSpec, Telling,
 };
-use crate::{approval, args, changes, engine, sandbox, summary};
+use crate::{approval, args, changes, engine, report, sandbox, summary};
 
 /// Runs one command, or the steps of a file, under the project's policy and tells what became of it.
 pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8, Failure> {
@@ -39,6 +39,12 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
         .transpose()?;
     let interruption = Interruption::listen(engine.runtime())?;
     let isolation = isolation(&asked, &project)?;
+    let resumed = (asked.resume.as_deref())
+        .map(|run| {
+            let earlier = report::find(&engine.broker, run)?;
+            steps::find_resumed(&earlier, folders.run(&earlier.run), &project, &plan)
+        })
+        .transpose()?;
     let created = engine.create_run(&project, asked.approved.as_ref(), None)?;
     let run = Arc::clone(&created.run);
     // Whatever happens from here on, the run ends: its token must not outlive this process's work.
@@ -58,9 +64,17 @@ pub(crate) fn run(asked: args::Run, folders: &Folders, json: bool) -> Result<u8,
     if let Some(events) = &events {
         follow(&context, events);
     }
-    let done = all_steps(&context, &plan, &asked, json, events.as_ref());
+    let done = all_steps(
+        &context,
+        &plan,
+        &asked,
+        json,
+        events.as_ref(),
+        resumed.as_ref(),
+    );
     drop(ending);
     let mut report = steps::report(&context, State::Ended, told(&plan, &done.progress))?;
+    report.resumed = resumed.as_ref().map(|resumed| resumed.run.clone());
     report.changes = done
         .changes
         .as_ref()
@@ -173,8 +187,13 @@ fn all_steps(
     asked: &args::Run,
     json: bool,
     events: Option<&Events>,
+    resumed: Option<&Resumed>,
 ) -> Done {
-    let layers = match layers(context) {
+    let layers = match resumed {
+        Some(resumed) => resumed_layers(context, resumed).map(Some),
+        None => layers(context),
+    };
+    let layers = match layers {
         Ok(layers) => layers,
         Err(failure) => {
             let mut progress: Vec<Progress> =
@@ -206,16 +225,39 @@ fn all_steps(
         context,
         plan,
         layers.as_ref(),
+        resumed,
         asked.rollback_failed,
         &*sink,
         // If this process is killed, this is what is known of the run.
-        &mut |progress| match steps::report(context, State::Active, told(plan, progress)) {
-            Ok(report) => keep(context, &report),
-            Err(error) => say(format_args!("note: {}", error.told())),
+        &mut |progress| {
+            match steps::report(context, State::Active, told(plan, progress)) {
+                Ok(report) => keep(context, &report),
+                Err(error) => say(format_args!("note: {}", error.told())),
+            }
+            keep_passed(context, plan, progress);
         },
     );
+    if asked.steps.is_some() {
+        keep_passed(context, plan, &progress);
+    }
     let changes = layers.as_ref().and_then(Layers::remove_empty);
     Done { progress, changes }
+}
+
+/// Writes down what another run would need to go on with this one.
+fn keep_passed(context: &Context<'_>, plan: &Plan, progress: &[Progress]) {
+    let folder = context.folders.run(context.run.id());
+    if let Err(error) = steps::write_passed(&folder, plan, progress) {
+        say(format_args!(
+            "note: the run could not be gone on with later: {error}"
+        ));
+    }
+}
+
+/// The layers of the earlier run, taken into this one.
+fn resumed_layers(context: &Context<'_>, resumed: &Resumed) -> Result<Layers, Failure> {
+    steps::make_run_folder(context.folders, context.run)?;
+    Layers::resume(&context.folders.run(context.run.id()), resumed)
 }
 
 /// Makes what the run keeps on the disk; the layers of its workspace, where that is an overlay.
@@ -274,7 +316,17 @@ fn tell(context: &Context<'_>, asked: &args::Run, report: &Report, done: &Done, 
         .and_then(|_| changes::in_short(&context.folders.run(context.run.id()), report.changes));
     if asked.steps.is_some() {
         let next = steps::Next {
-            resume: None,
+            resume: asked
+                .steps
+                .as_ref()
+                .filter(|_| done.changes.is_some())
+                .map(|file| {
+                    format!(
+                        "valetkey run --steps {} --resume {}",
+                        file.display(),
+                        report.run
+                    )
+                }),
             has_changes: changes.is_some(),
         };
         summary::after_steps(report, cutoff, project, changes.as_deref(), &next);

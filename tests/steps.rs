@@ -3,6 +3,7 @@
 mod endings;
 mod file;
 mod reports;
+mod resumes;
 mod waits;
 
 use std::fs;

@@ -108,6 +108,11 @@ impl Graph {
         }
     }
 
+    /// The steps that one needs itself.
+    pub(crate) fn needs(&self, step: usize) -> &[usize] {
+        &self.needs[step]
+    }
+
     /// Every step that one needs, and what those need.
     pub(crate) fn ancestors(&self, step: usize) -> BTreeSet<usize> {
         let mut found = BTreeSet::new();

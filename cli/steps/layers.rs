@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use launcher::changes::{Hold, Record, Touched, merge};
 use launcher::{MAX_LAYERS_BELOW, WorkspaceMode};
 
+use super::resume::Resumed;
 use crate::failure::Failure;
 use crate::output::say;
 
@@ -44,6 +45,49 @@ impl Layers {
             state: Mutex::new(State { record, made: 0 }),
             _hold: hold,
         })
+    }
+
+    /// Goes on with those of an earlier run, in `run_folder`.
+    pub(crate) fn resume(run_folder: &Path, resumed: &Resumed) -> Result<Self, Failure> {
+        let cannot = |error| Failure::ours("the run cannot be gone on with").because(error);
+        let hold = Hold::take(run_folder).map_err(cannot)?;
+        let record = resumed.hand_over(run_folder).map_err(cannot)?;
+        let folder = record.layers_folder();
+        let others = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let mut names: Vec<String> = others
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        for name in names.iter().filter(|name| !record.layers.contains(name)) {
+            // What it left is no part of this run, whether or not it can be removed.
+            if let Err(error) = launcher::remove_folder(&folder.join(name)) {
+                say(format_args!(
+                    "note: cannot remove the layer `{name}`: {error}"
+                ));
+            }
+        }
+        // Also those that were empty and removed: no two steps have layers of one name.
+        names.extend(resumed.steps.values().map(|(_, name)| name.clone()));
+        let numbers = names.iter().filter_map(|name| name.parse::<u32>().ok());
+        let made = numbers.max().unwrap_or(0);
+        Ok(Self {
+            folder,
+            state: Mutex::new(State { record, made }),
+            _hold: hold,
+        })
+    }
+
+    /// The place of a layer among the others, the oldest first.
+    pub(crate) fn place(&self, name: &str) -> Option<usize> {
+        let state = self.state();
+        state.record.layers.iter().position(|other| other == name)
+    }
+
+    /// A layer that is there.
+    pub(crate) fn find(&self, name: &str) -> Layer {
+        Layer {
+            folder: self.folder.join(name),
+            below: Vec::new(),
+        }
     }
 
     /// Makes one more layer, above `below`: the layers that its step is to see, the oldest first.
@@ -202,7 +246,8 @@ impl Layer {
         self.folder.join("work")
     }
 
-    fn name(&self) -> String {
+    /// Its name.
+    pub(super) fn name(&self) -> String {
         let name = self.folder.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
     }

@@ -5,11 +5,12 @@ use std::sync::mpsc;
 
 use launcher::changes::{Touched, unhide};
 use policies::WorkspaceMode;
-use sdk::report::{Conflict, Failure as StepFailure, Outcome};
+use sdk::report::{Conflict, Failure as StepFailure, Outcome, Step};
 
 use super::attempts::{Attempted, attempt, or_fault};
 use super::file::Plan;
 use super::graph::{Graph, Standing};
+use super::resume::Resumed;
 use super::{Context, Ended, Layer, Layers, Sink, StepSpec};
 use crate::failure::Failure;
 
@@ -22,6 +23,8 @@ pub(crate) enum Progress {
     Running,
     /// It ended.
     Ended(Box<Attempted>),
+    /// It passed in the run that this one goes on with, and left the layer of this name.
+    Earlier(Box<Step>, String),
 }
 
 /// Runs all steps of a plan; `tell` is told how far they are whenever that changes.
@@ -29,6 +32,7 @@ pub(crate) fn run_all(
     context: &Context<'_>,
     plan: &Plan,
     layers: Option<&Layers>,
+    resumed: Option<&Resumed>,
     rollback_failed: bool,
     sink: &dyn Sink,
     tell: &mut dyn FnMut(&[Progress]),
@@ -42,6 +46,9 @@ pub(crate) fn run_all(
         progress: plan.steps.iter().map(|_| Progress::NotReached).collect(),
         merged: Vec::new(),
     };
+    if let (Some(resumed), Some(layers)) = (resumed, layers) {
+        all.take_over(resumed, layers);
+    }
     let at_once = match context.project.policy.sandbox().workspace.mode {
         // They would write to the same files with nothing to keep them apart.
         WorkspaceMode::ReadWrite => 1,
@@ -109,6 +116,21 @@ struct All<'a> {
 }
 
 impl All<'_> {
+    /// Takes what the steps of an earlier run left for this one's.
+    fn take_over(&mut self, resumed: &Resumed, layers: &Layers) {
+        let mut merged = Vec::new();
+        for (index, (step, layer)) in &resumed.steps {
+            self.graph.set(*index, Standing::Done);
+            if let Some(place) = layers.place(layer) {
+                merged.push((place, *index, layers.find(layer)));
+            }
+            self.progress[*index] = Progress::Earlier(Box::new(step.clone()), layer.clone());
+        }
+        merged.sort_by_key(|(place, _, _)| *place);
+        let merged = merged.into_iter().map(|(_, index, layer)| (index, layer));
+        self.merged = merged.collect();
+    }
+
     fn has_ended(&self) -> bool {
         let is_ended = |progress: &Progress| matches!(progress, Progress::Ended(_));
         self.progress.iter().any(is_ended)
@@ -239,7 +261,7 @@ impl Progress {
     pub(crate) fn ended(&self) -> Option<&Ended> {
         match self {
             Self::Ended(attempted) => attempted.ended.as_ref().ok(),
-            Self::NotReached | Self::Running => None,
+            Self::NotReached | Self::Running | Self::Earlier(..) => None,
         }
     }
 
@@ -247,7 +269,7 @@ impl Progress {
     pub(crate) fn is_failed(&self) -> bool {
         match self {
             Self::Ended(attempted) => !attempted.is_passed(),
-            Self::NotReached | Self::Running => false,
+            Self::NotReached | Self::Running | Self::Earlier(..) => false,
         }
     }
 
@@ -255,7 +277,7 @@ impl Progress {
     pub(crate) fn setup_failure(&self) -> Option<&Failure> {
         match self {
             Self::Ended(attempted) => attempted.ended.as_ref().err(),
-            Self::NotReached | Self::Running => None,
+            Self::NotReached | Self::Running | Self::Earlier(..) => None,
         }
     }
 }

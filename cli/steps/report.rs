@@ -43,6 +43,7 @@ pub(crate) fn report<'a>(
             State::Ended => "ended".to_owned(),
         },
         outcome: outcome(first, interrupted),
+        resumed: None,
         resume_from: not_passed.map(|step| step.name.clone()),
         steps,
         reached: tally.reached(),
@@ -67,7 +68,7 @@ fn outcome(not_passed: Option<&Step>, interrupted: Option<i32>) -> Outcome {
 /// Adds what a step's sandbox did not keep apart, once for all steps.
 fn note_gaps(progress: &Progress, all: &mut Vec<String>) {
     match progress {
-        Progress::NotReached | Progress::Running => {}
+        Progress::NotReached | Progress::Running | Progress::Earlier(..) => {}
         Progress::Ended(attempted) => {
             if let Ok(ended) = &attempted.ended {
                 for gap in ended.finished.not_isolated {
@@ -133,6 +134,7 @@ fn step(tally: &Tally, spec: &StepSpec, progress: &Progress) -> Step {
             ));
         }
         Progress::Ended(attempted) => ended(&mut step, attempted),
+        Progress::Earlier(earlier, _) => step = (**earlier).clone(),
     }
     step
 }

@@ -17,8 +17,11 @@ impl Rows {
 
     /// A command to be typed, which is not folded, and what it is for.
     pub(super) fn command(&mut self, label: &str, command: &str, what_for: &str) {
-        self.lines
-            .push(format!("{label:LABEL$}{command:COMMAND$}  # {what_for}"));
+        let whole = format!("{label:LABEL$}{command:COMMAND$}  # {what_for}");
+        self.lines.push(match whole.chars().count() > SENTENCE {
+            true => format!("{label:LABEL$}{command}"),
+            false => whole,
+        });
     }
 
     /// One row.

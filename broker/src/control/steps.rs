@@ -358,6 +358,7 @@ fn compose(broker: &Broker, run: &RunId, steps: Vec<Step>) -> Result<Option<Repo
         reached: whole.reached(),
         denied: whole.denied(),
         failed: whole.failed(),
+        resumed: None,
         resume_from: failed.map(|step| step.name.clone()),
         changes: None,
         interrupted: None,

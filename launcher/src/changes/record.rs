@@ -136,6 +136,20 @@ impl Record {
         self.write(true)
     }
 
+    /// Hands all layers over to the run in `to`, whose changes are those of these `layers`. Wherever it is ended in between,
+    /// they are as a whole at one of the two.
+    pub fn hand_over(&mut self, to: &Path, layers: Vec<String>) -> Result<Self, Error> {
+        let mut next = self.clone();
+        to.clone_into(&mut next.folder);
+        next.layers = layers;
+        next.save()?;
+        let (from, to) = (self.layers_folder(), next.layers_folder());
+        fs::rename(&from, to).map_err(|error| Error::machine("cannot move", &from, error))?;
+        self.layers.clear();
+        self.save()?;
+        Ok(next)
+    }
+
     /// Where the layers are.
     pub fn layers_folder(&self) -> PathBuf {
         self.folder.join(LAYERS)

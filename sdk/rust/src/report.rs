@@ -117,7 +117,10 @@ pub struct Report {
     pub denied: Vec<Denied>,
     /// What was allowed and did not succeed, by host and code.
     pub failed: Vec<Denied>,
-    /// The first step that did not pass: from there on the run would have to be done again.
+    /// The earlier run that this one went on with: steps that passed there are told as they were told there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed: Option<RunId>,
+    /// The first step that did not pass: from there a run can go on with this one (`--resume`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume_from: Option<String>,
     /// How many paths of the workspace it left otherwise than they were, where that is kept apart and could be counted.

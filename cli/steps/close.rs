@@ -3,6 +3,7 @@
 use sdk::Code;
 use sdk::report::{Denied, Failure, Limit, Outcome, Report, Step};
 
+use super::report::NOT_ENDED;
 use super::rows::Rows;
 use super::shown::{is_failed, outcome};
 use crate::output::{bytes, count};
@@ -71,6 +72,7 @@ pub(crate) fn advice(step: &Step) -> Option<String> {
             "let one have the other's changes: needs = [\"{}\"]",
             conflict.with
         )),
+        Failure::SetupFailed(why) if why == NOT_ENDED => None,
         Failure::SetupFailed(_) => Some("see what this machine can do: `valetkey doctor`".to_owned()),
         Failure::Exit(_) | Failure::Signal(_) => None,
     }

@@ -9,6 +9,9 @@ use super::many::Progress;
 use super::{Context, StepSpec};
 use crate::failure::Failure;
 
+/// What is written of a step while it runs, for whoever reads it after this process was killed.
+pub(super) const NOT_ENDED: &str = "it had not ended when this was written";
+
 /// Whether a run is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -129,9 +132,7 @@ fn step(tally: &Tally, spec: &StepSpec, progress: &Progress) -> Step {
         // This is read only where the process that would have written more was ended.
         Progress::Running => {
             step.attempts = 1;
-            step.outcome = Outcome::Failed(StepFailure::SetupFailed(
-                "it had not ended when this was written".to_owned(),
-            ));
+            step.outcome = Outcome::Failed(StepFailure::SetupFailed(NOT_ENDED.to_owned()));
         }
         Progress::Ended(attempted) => ended(&mut step, attempted),
         Progress::Earlier(earlier, _) => step = (**earlier).clone(),

@@ -2,6 +2,7 @@
 
 use sdk::report::{Conflict, Failure, Outcome, Report, Step};
 
+use super::report::NOT_ENDED;
 use crate::interruption;
 use crate::limit;
 use crate::output::count;
@@ -88,6 +89,7 @@ pub(crate) fn outcome(outcome: &Outcome) -> String {
             Failure::Limit(hit) => format!("stopped: {}", limit::reached(hit)),
             Failure::NotFound => "its command was not found in the sandbox".to_owned(),
             Failure::NotExecutable => "its command cannot be executed".to_owned(),
+            Failure::SetupFailed(why) if why == NOT_ENDED => format!("cut off: {why}"),
             Failure::SetupFailed(why) => format!("nothing ran: {why}"),
             Failure::Conflict(Conflict { with, paths }) => format!(
                 "it changed what `{with}` beside it changed: {}",
@@ -108,6 +110,7 @@ pub(super) fn briefly(outcome: &Outcome) -> String {
             Failure::Limit(hit) => format!("{} limit", hit.which.as_str()),
             Failure::NotFound => "not found".to_owned(),
             Failure::NotExecutable => "not executable".to_owned(),
+            Failure::SetupFailed(why) if why == NOT_ENDED => "cut off".to_owned(),
             Failure::SetupFailed(_) => "nothing ran".to_owned(),
             Failure::Conflict(_) => "conflict".to_owned(),
         },

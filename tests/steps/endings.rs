@@ -159,4 +159,9 @@ fn a_killed_supervisor_of_a_single_step_leaves_its_report_too() {
     let report = saved(&world);
     assert_eq!(report["state"], "active");
     assert!(outcome(&report, 1).contains("had not ended"), "{report}");
+    world
+        .valetkey(&["report"])
+        .passed()
+        .says("cut off: it had not ended")
+        .says_nothing_of("nothing ran");
 }

@@ -43,8 +43,22 @@ impl Glob {
 
     /// Whether a path relative to the workspace is meant.
     pub(crate) fn matches(&self, path: &Path) -> bool {
-        let names: Vec<&[u8]> = path.iter().map(OsStrExt::as_bytes).collect();
-        path_matches(&self.segments, &names)
+        let folder = path.parent().unwrap_or(Path::new(""));
+        path.file_name()
+            .is_some_and(|name| self.matches_in(folder, name.as_bytes()))
+    }
+
+    /// Whether what is called `name` in a folder relative to the workspace is meant.
+    pub(crate) fn matches_in(&self, folder: &Path, name: &[u8]) -> bool {
+        match &self.segments[..] {
+            // What most patterns are.
+            [any, last] if any == b"**" && last != b"**" => name_matches(last, name),
+            segments => {
+                let names = folder.iter().map(OsStrExt::as_bytes);
+                let names: Vec<&[u8]> = names.chain([name]).collect();
+                path_matches(segments, &names)
+            }
+        }
     }
 }
 

@@ -1,9 +1,12 @@
 //! Which files of the workspace hold credentials, going by their names and, for keys, by what they hold.
 
+use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use crate::glob::name_matches;
+use crate::names::Names;
 
 /// What a name says about a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,30 +159,63 @@ const SECRET_WORDS: &[&[u8]] = &[
     b"access_key",
 ];
 
-/// What the built-in rules say about a path relative to the workspace.
-pub(crate) fn suspicion(path: &Path, is_dir: bool) -> Suspicion {
+/// The lists above, made to be asked for each file of a large workspace.
+struct Rules {
+    files: Names,
+    folders: Names,
+    by_content: Names,
+    /// By their last part.
+    paths: HashMap<&'static [u8], Vec<&'static str>>,
+}
+
+fn rules() -> &'static Rules {
+    static RULES: LazyLock<Rules> = LazyLock::new(|| {
+        let mut paths: HashMap<_, Vec<_>> = HashMap::new();
+        for path in PATHS {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            paths.entry(name.as_bytes()).or_default().push(*path);
+        }
+        Rules {
+            files: Names::new(FILES.iter().copied()),
+            folders: Names::new(FOLDERS.iter().copied()),
+            by_content: Names::new(BY_CONTENT.iter().map(|(pattern, _)| *pattern)),
+            paths,
+        }
+    });
+    &RULES
+}
+
+/// The longest name that Linux's file systems have, in bytes (pathconf(3), `NAME_MAX`).
+const LONGEST_NAME: usize = 255;
+
+/// What the built-in rules say about something called `name`, which `whole` tells the whole path of.
+pub(crate) fn suspicion(name: &[u8], is_dir: bool, whole: impl FnOnce() -> PathBuf) -> Suspicion {
+    let rules = rules();
     // `.ENV` is one too, and on some file systems the same file.
-    let path = PathBuf::from(path.as_os_str().to_ascii_lowercase());
-    let Some(name) = path.file_name().map(OsStrExt::as_bytes) else {
-        return Suspicion::None;
-    };
-    let is_one_of = |patterns: &[&str]| {
-        patterns
-            .iter()
-            .any(|pattern| name_matches(pattern.as_bytes(), name))
-    };
-    if is_one_of(if is_dir { FOLDERS } else { FILES })
-        || PATHS.iter().any(|end| path.ends_with(end))
-    {
+    let mut lower = [0; LONGEST_NAME];
+    let Some(lower) = lower.get_mut(..name.len()) else {
+        // No file system that we know has such a name, so nobody can say what is in it.
         return Suspicion::Hidden;
+    };
+    lower.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    let named = if is_dir { &rules.folders } else { &rules.files };
+    if named.first(lower).is_some() {
+        return Suspicion::Hidden;
+    }
+    if let Some(ends) = rules.paths.get(&*lower) {
+        let whole = PathBuf::from(whole().into_os_string().to_ascii_lowercase());
+        if ends.iter().any(|end| whole.ends_with(end)) {
+            return Suspicion::Hidden;
+        }
     }
     if is_dir {
         return Suspicion::None;
     }
-    BY_CONTENT
-        .iter()
-        .find(|(pattern, _)| name_matches(pattern.as_bytes(), name))
-        .map_or(Suspicion::None, |(_, words)| Suspicion::IfItHolds(words))
+    let by_content = rules.by_content.first(lower);
+    by_content.map_or(Suspicion::None, |index| {
+        Suspicion::IfItHolds(BY_CONTENT[index].1)
+    })
 }
 
 /// The built-in pattern that a hidden path relative to the workspace meets.
@@ -197,8 +233,14 @@ pub(crate) fn pattern(path: &Path) -> Option<&'static str> {
 mod tests {
     use super::*;
 
+    fn of(path: &str, is_dir: bool) -> Suspicion {
+        let path = Path::new(path);
+        let name = path.file_name().unwrap().as_bytes();
+        suspicion(name, is_dir, || path.to_owned())
+    }
+
     fn file(path: &str) -> Suspicion {
-        suspicion(Path::new(path), false)
+        of(path, false)
     }
 
     #[test]
@@ -216,7 +258,7 @@ mod tests {
         ] {
             assert_eq!(file(path), Suspicion::Hidden, "{path}");
         }
-        assert_eq!(suspicion(Path::new("home/.ssh"), true), Suspicion::Hidden);
+        assert_eq!(of("home/.ssh", true), Suspicion::Hidden);
         assert_eq!(file(".docker/config.json"), Suspicion::Hidden);
     }
 
@@ -236,7 +278,7 @@ mod tests {
         for path in ["env.py", "src/main.rs", "config.toml", "docker/Dockerfile"] {
             assert_eq!(file(path), Suspicion::None, "{path}");
         }
-        assert_eq!(suspicion(Path::new("src"), true), Suspicion::None);
+        assert_eq!(of("src", true), Suspicion::None);
     }
 
     #[test]

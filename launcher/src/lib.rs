@@ -75,6 +75,8 @@ mod message;
 #[cfg(target_os = "linux")]
 mod mount_table;
 #[cfg(target_os = "linux")]
+mod names;
+#[cfg(target_os = "linux")]
 mod netlink;
 #[cfg(target_os = "linux")]
 mod nft;

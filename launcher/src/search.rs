@@ -89,50 +89,54 @@ impl<'a> Search<'a> {
                     "it holds too many files to look for credentials in; choose a smaller folder";
                 return Err(self.refused(Path::new(""), why));
             }
-            let path = path.join(OsStr::from_bytes(bytes));
-            self.entry(&folder, &path, entry.file_type(), depth)?;
+            self.entry(&folder, path, bytes, entry.file_type(), depth)?;
         }
         Ok(())
     }
 
+    /// Judges what is called `name` in `folder`, which stands at `above`.
     fn entry(
         &mut self,
         folder: &OwnedFd,
-        path: &Path,
+        above: &Path,
+        name: &[u8],
         kind: FileType,
         depth: usize,
     ) -> Result<(), Error> {
+        let path = || above.join(OsStr::from_bytes(name));
         let kind = match kind {
-            FileType::Unknown => kind_of(folder, path),
+            FileType::Unknown => kind_of(folder, &path()),
             kind => kind,
         };
         let is_dir = kind == FileType::Directory;
         // The whole path counts: of `~/.docker`, which a policy may ask for, `config.json` is hidden too.
-        let whole = self.top.join(path);
-        let by_policy = self.globs.iter().any(|glob| glob.matches(path));
+        let whole = || self.top.join(path());
+        let by_policy = self.globs.iter().any(|glob| glob.matches_in(above, name));
         // A read-only mount does not keep anybody from connecting: these lead to processes of the host.
         let leads_out = matches!(kind, FileType::Socket | FileType::Fifo);
         let is_hidden = by_policy
             || leads_out
-            || match suspicion(&whole, is_dir) {
+            || match suspicion(name, is_dir, whole) {
                 Suspicion::Hidden => true,
                 Suspicion::IfItHolds(words) => match kind {
-                    FileType::RegularFile => holds(folder, path, words),
-                    FileType::Symlink => target_holds(&whole, words),
+                    FileType::RegularFile => holds(folder, &path(), words),
+                    FileType::Symlink => target_holds(&whole(), words),
                     _ => false,
                 },
                 Suspicion::None => false,
             };
         if is_hidden {
-            return self.hide(path, kind);
+            return self.hide(&path(), kind);
         }
         match kind {
-            FileType::Directory if is_object_store(&whole) => Ok(()),
-            FileType::Directory => self.folder(folder, path, depth + 1),
-            FileType::RegularFile if is_git_config(folder, &whole) => {
-                let bytes = read(folder, path, LARGEST_CONFIG).unwrap_or_default();
+            FileType::Directory if name == b"objects" && is_object_store(&whole()) => Ok(()),
+            FileType::Directory => self.folder(folder, &path(), depth + 1),
+            FileType::RegularFile
+                if GIT_CONFIGS.contains(&name) && is_git_config(folder, &whole()) =>
+            {
+                let bytes = read(folder, &path(), LARGEST_CONFIG).unwrap_or_default();
                 self.git_configs
-                    .push((path.to_owned(), gitconfig::sanitised(&bytes)));
+                    .push((path(), gitconfig::sanitised(&bytes)));
                 Ok(())
             }
             _ => Ok(()),
@@ -231,12 +235,8 @@ fn is_object_store(path: &Path) -> bool {
     path.ends_with(".git/objects") || path.ends_with(".git/lfs/objects")
 }
 
-/// The configuration of a repository, of its submodules and of its work trees.
+/// Whether something called so is the configuration of a repository, of its submodules or of its work trees.
 fn is_git_config(folder: &OwnedFd, path: &Path) -> bool {
-    let name = path.file_name();
-    if name != Some(OsStr::new("config")) && name != Some(OsStr::new("config.worktree")) {
-        return false;
-    }
     // A branch may be called `config` too.
     let is_in_git = path.iter().any(|part| part == ".git")
         && !path.iter().any(|part| part == "refs" || part == "logs");
@@ -247,6 +247,7 @@ fn is_git_config(folder: &OwnedFd, path: &Path) -> bool {
             .all(|beside| rustix::fs::statat(folder, *beside, AtFlags::SYMLINK_NOFOLLOW).is_ok())
 }
 
+const GIT_CONFIGS: [&[u8]; 2] = [b"config", b"config.worktree"];
 const WHAT: &str = "folder to show";
 const MAX_DEPTH: usize = 200;
 const MAX_ENTRIES: usize = 4_000_000;

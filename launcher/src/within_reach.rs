@@ -3,7 +3,7 @@
 //! They are too large to be looked through for each run, so sockets are asked of the kernel; `/opt`, where anything may be
 //! installed, is searched as a folder that a policy names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
@@ -31,8 +31,8 @@ pub(crate) fn cover(layout: &mut Layout) -> Result<(), Error> {
             });
         }
     };
-    for path in bound(&table) {
-        if !layout.is_shown(&path) || layout.covered.iter().any(|above| path.starts_with(above)) {
+    for path in bound(&table, |path| layout.is_shown(path)) {
+        if layout.covered.iter().any(|above| path.starts_with(above)) {
             continue;
         }
         layout.cover(&path, false)?;
@@ -62,21 +62,29 @@ fn cover_credentials(layout: &mut Layout, folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The sockets in the kernel's table that are files, by their real paths.
-fn bound(table: &[u8]) -> BTreeSet<PathBuf> {
+/// The sockets in the kernel's table that are files below what is shown, by their real paths.
+fn bound(table: &[u8], is_shown: impl Fn(&Path) -> bool) -> BTreeSet<PathBuf> {
+    // A machine has many in few folders.
+    let mut folders: HashMap<&Path, Option<PathBuf>> = HashMap::new();
     let lines = table.split(|byte| *byte == b'\n');
     let paths = lines.filter_map(|line| {
         let start = line.iter().position(|byte| *byte == b'/')?;
-        Path::new(OsStr::from_bytes(&line[start..]))
-            .canonicalize()
-            .ok()
+        let path = Path::new(OsStr::from_bytes(&line[start..]));
+        let (folder, name) = (path.parent()?, path.file_name()?);
+        let real = folders
+            .entry(folder)
+            .or_insert_with(|| folder.canonicalize().ok());
+        let path = real.as_ref()?.join(name);
+        let kind = path.symlink_metadata().ok()?.file_type();
+        if kind.is_symlink() {
+            // It was moved since, and left a link.
+            let real = path.canonicalize().ok()?;
+            let is_socket = real.metadata().is_ok_and(|it| it.file_type().is_socket());
+            return is_socket.then_some(real);
+        }
+        kind.is_socket().then_some(path)
     });
-    paths
-        .filter(|path| {
-            path.symlink_metadata()
-                .is_ok_and(|found| found.file_type().is_socket())
-        })
-        .collect()
+    paths.filter(|path| is_shown(path)).collect()
 }
 
 #[cfg(test)]
@@ -102,8 +110,12 @@ mod tests {
             line(""),
         ];
         let expected = BTreeSet::from([real.join("a name")]);
-        assert_eq!(bound(table.concat().as_bytes()), expected);
+        assert_eq!(bound(table.concat().as_bytes(), |_| true), expected);
+        assert!(bound(table.concat().as_bytes(), |_| false).is_empty());
         let now = std::fs::read("/proc/net/unix").unwrap();
-        assert!(bound(&now).contains(&real.join("a name")));
+        assert!(bound(&now, |_| true).contains(&real.join("a name")));
+        std::fs::rename(real.join("a name"), real.join("moved")).unwrap();
+        std::os::unix::fs::symlink("moved", real.join("a name")).unwrap();
+        assert!(bound(&now, |_| true).contains(&real.join("moved")));
     }
 }

@@ -11,6 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
 use crate::raw;
+use crate::terminal;
 
 /// What a person or the system asked of this process.
 #[derive(Debug, Default)]
@@ -191,6 +192,7 @@ pub(crate) fn name(number: i32) -> String {
 )]
 fn at_once(asked: i32) {
     raw::restore();
+    terminal::undo();
     std::process::exit(128 + (asked & !TWICE));
 }
 

@@ -44,6 +44,12 @@ impl Filter {
         std::mem::take(&mut self.shown.out)
     }
 
+    /// What would put the terminal back as it was now.
+    pub(crate) fn undoing(&self) -> Vec<u8> {
+        let left = self.shown.left.iter().copied();
+        left.flat_map(Left::undone).collect()
+    }
+
     /// What puts the terminal back as it was: what follows is ours.
     pub(crate) fn end(&mut self) -> Vec<u8> {
         self.parser = Parser::default();

@@ -123,6 +123,25 @@ fn the_terminal_is_put_back_when_valetkey_is_told_to_end() {
 }
 
 #[test]
+fn what_a_program_changed_of_the_terminal_is_undone_also_when_nobody_waits_for_it() {
+    let world = World::new();
+    // Its output has no end and is not read from here on, so that only the third signal ends valetkey, where it stands.
+    let flood = "printf '\\033[?1049h\\033[?25lready'; exec yes";
+    let mut session = in_terminal(&world, flood);
+    session.shows("ready");
+    for signal in ["TERM", "INT", "HUP"] {
+        send(signal, session.id());
+    }
+    let (shown, code) = session.ends();
+    assert!(matches!(code, Some(129 | 130 | 143)), "{code:?}");
+    let (_, after) = shown.split_once("ready").unwrap();
+    for undone in ["\x1b[?1049l", "\x1b[?25h"] {
+        let end = &after[after.len().saturating_sub(200)..];
+        assert!(after.contains(undone), "{end:?}");
+    }
+}
+
+#[test]
 fn nothing_inside_types_into_the_owners_terminal_or_commands_it() {
     let world = World::new();
     let program = "import fcntl, os\n\

@@ -84,6 +84,47 @@ fn deletions_are_told_first_and_all_of_them() {
 }
 
 #[test]
+fn what_leads_out_of_a_project_or_gives_rights_gets_there_only_where_a_layer_is_copied() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    let world = project();
+    let line =
+        "echo x > tool; chmod 4755 tool; mkfifo pipe; ln -s /etc/passwd leads-out; echo x > plain";
+    world.run(&["sh", "-c", line]).passed();
+    let copied = tempfile::tempdir().unwrap();
+    let mut folders = vec![world.path("state")];
+    let mut layer = None;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.path().ends_with("upper") {
+                layer = Some(entry.path());
+            } else if entry.file_type().unwrap().is_dir() && entry.file_name() != "work" {
+                folders.push(entry.path());
+            }
+        }
+    }
+    let layer = layer.unwrap();
+    let done = std::process::Command::new("cp")
+        .args(["-a", "--"])
+        .arg(layer.join("."))
+        .arg(copied.path())
+        .status()
+        .unwrap();
+    assert!(done.success());
+    world.valetkey(&["changes", "apply", "last"]);
+    let is_there = |folder: &std::path::Path| {
+        let of = |name: &str| folder.join(name).symlink_metadata();
+        [
+            of("tool").is_ok_and(|found| found.permissions().mode() & 0o4000 != 0),
+            of("pipe").is_ok_and(|found| found.file_type().is_fifo()),
+            of("leads-out").is_ok_and(|found| found.is_symlink()),
+        ]
+    };
+    assert!(world.path("project").join("plain").exists());
+    assert_eq!(is_there(&world.path("project")), [false; 3]);
+    assert_eq!(is_there(copied.path()), [true; 3]);
+}
+
+#[test]
 fn files_that_this_machine_would_run_later_are_told() {
     let world = project();
     let line = "mkdir -p .vscode .github/workflows; echo x > .vscode/tasks.json; echo x > Makefile; \

@@ -160,6 +160,19 @@ fn nothing_inside_types_into_the_owners_terminal_or_commands_it() {
 }
 
 #[test]
+fn what_commands_a_terminal_gets_into_a_file_as_it_is_and_not_to_a_terminal() {
+    let world = World::new();
+    let print = "printf 'a\\033]52;c;aGk=\\007b\\033[21tc\\n'";
+    let (shown, _) = run(&world, &["--", "sh", "-c", print]).ends();
+    for command in ["\x1b]", "\x1b[21t", "\x07"] {
+        assert!(!shown.contains(command), "{shown:?}");
+    }
+    let arguments = ["run", "--", "sh", "-c", print];
+    let piped = world.finish(world.command(&arguments), "").passed();
+    assert_eq!(piped.stdout, "a\x1b]52;c;aGk=\x07b\x1b[21tc\n");
+}
+
+#[test]
 fn a_command_that_takes_every_key_can_be_left() {
     let world = World::new();
     let deaf = "trap '' INT TERM HUP QUIT; stty raw -echo; echo ready; while :; do sleep 0.1; done";

@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::rdata::{A, AAAA, CNAME};
 use hickory_proto::rr::{Name, RData, Record};
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, UdpSocket};
 
 use crate::support::{Plan, World};
 
@@ -124,5 +125,39 @@ async fn a_name_that_leads_inside_is_refused_however_it_does() {
         let request = format!("GET http://named.test:{}/ HTTP/1.1\r\n\r\n", world.captured);
         let answer = crate::support::client::exchange(&mut stream, &request).await;
         assert_eq!(answer.code(), "address-not-allowed", "{records:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_leads_inside_is_followed_only_where_the_owner_wrote_so() {
+    let service = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = service.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut connection, _)) = service.accept().await {
+            let mut request = [0; 1024];
+            let _ = connection.read(&mut request).await;
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\ninside";
+            let _ = connection.write_all(answer).await;
+        }
+    });
+    let policy = format!(
+        "version = 1\n[[allow]]\nhost = \"named.test\"\nports = [{port}]\nscheme = \"http\"\n"
+    );
+    // The owner's settings name the address ranges of these hosts; where the other port leads does not matter.
+    for (written, status) in [(&[][..], 403), (&["named.test:1"], 200)] {
+        let resolver = resolver(vec![inside("127.0.0.1")]).await;
+        let upstream = format!("resolver = \"{resolver}\"");
+        let world = World::new(Plan {
+            policy: &policy,
+            secrets: "",
+            hosts: written,
+            upstream: &upstream,
+            ..Plan::default()
+        })
+        .await;
+        let mut stream = world.connect(world.door).await;
+        let request = format!("GET http://named.test:{port}/ HTTP/1.1\r\n\r\n");
+        let answer = crate::support::client::exchange(&mut stream, &request).await;
+        assert_eq!(answer.status, status, "{written:?}");
     }
 }

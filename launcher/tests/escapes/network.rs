@@ -1,7 +1,7 @@
 //! E: the network, as far as the launcher keeps it. What the proxy keeps is in the product's tests.
 
 use std::io::Write;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
@@ -25,6 +25,27 @@ fn services_of_the_hosts_loopback_are_reached_only_without_the_namespace() {
             let line = format!("./probe connect 127.0.0.1 {port}");
             assert_eq!(attempt(&line, &[]), "ECONNREFUSED", "E1, 14");
             assert_eq!(attempt(&line, &[NetworkNamespace]), "here", "E1, 14");
+        },
+    );
+}
+
+#[test]
+fn a_resolver_outside_is_asked_only_without_the_namespace() {
+    as_both(
+        "escapes::network::a_resolver_outside_is_asked_only_without_the_namespace",
+        || {
+            // One that answers whatever it is asked, with the question: data would go out in names.
+            let resolver = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let port = resolver.local_addr().unwrap().port();
+            std::thread::spawn(move || {
+                let mut question = [0; 512];
+                while let Ok((length, from)) = resolver.recv_from(&mut question) {
+                    let _ = resolver.send_to(&question[..length], from);
+                }
+            });
+            let line = format!("./probe udp 127.0.0.1 {port}");
+            assert_eq!(attempt(&line, &[]), "ECONNREFUSED", "E3");
+            assert_eq!(attempt(&line, &[NetworkNamespace]), "ping", "E3");
         },
     );
 }

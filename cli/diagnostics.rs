@@ -26,6 +26,7 @@ pub(crate) fn begin() {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(crate::terminal::has_colours(std::io::stderr()))
         // It would tell them by panicking, where standard error is closed.
         .log_internal_errors(false)
         .without_time()

@@ -66,8 +66,23 @@ fn from_clues(clues: &Clues) -> String {
         .into()
 }
 
+/// Advice about what is used up, whatever it is needed for.
+fn scarce(errno: i32) -> Option<String> {
+    Some(match errno {
+        libc::EMFILE => "raise the limit of open files (`ulimit -n 1024`)".into(),
+        libc::ENFILE => "this machine has as many open files as it may: raise `fs.file-max`".into(),
+        libc::ENOMEM => {
+            "this machine is out of memory, or a limit of this process's memory is too small".into()
+        }
+        _ => return None,
+    })
+}
+
 /// Advice about a step around the file system, by what the kernel said.
 pub(crate) fn step(errno: i32) -> String {
+    if let Some(advice) = scarce(errno) {
+        return advice;
+    }
     match errno {
         libc::ENOSYS => too_old(),
         _ => user_namespace(),
@@ -139,6 +154,9 @@ pub(crate) const LANDLOCK: u32 = 6;
 
 /// Advice about a mount of the host that cannot be copied.
 pub(crate) fn tree(id_mapped: bool, error: &io::Error) -> String {
+    if let Some(advice) = error.raw_os_error().and_then(scarce) {
+        return advice;
+    }
     match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EUSERS) => user_namespace(),
         Some(libc::EPERM) => {
@@ -160,6 +178,9 @@ pub(crate) fn tree(id_mapped: bool, error: &io::Error) -> String {
 /// Advice about a step of the file system.
 pub(crate) fn op(op: &crate::plan::Op, errno: i32) -> String {
     use crate::plan::Op;
+    if let Some(advice) = scarce(errno) {
+        return advice;
+    }
     match op {
         // Where it can be none at all, a copy takes its place.
         Op::Overlay { .. } => {
@@ -181,6 +202,9 @@ pub(crate) fn op(op: &crate::plan::Op, errno: i32) -> String {
 
 /// Advice about the network.
 pub(crate) fn network(errno: i32) -> String {
+    if let Some(advice) = scarce(errno) {
+        return advice;
+    }
     match errno {
         libc::EPERM | libc::EACCES => user_namespace(),
         libc::ENOENT | libc::EOPNOTSUPP | libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT => {
@@ -226,6 +250,24 @@ mod tests {
         // What is true inside a sandbox of ours says more than what the machine says.
         let nested = clues(|clues| (clues.in_sandbox, clues.apparmor_restricts) = (true, true));
         assert!(nested.contains("start both from outside"));
+    }
+
+    #[test]
+    fn what_is_used_up_is_not_taken_for_what_is_missing() {
+        let op = Op::Link {
+            at: CString::default(),
+            target: CString::default(),
+        };
+        let errno = libc::EMFILE;
+        let error = io::Error::from_raw_os_error(errno);
+        for advice in [
+            step(errno),
+            tree(true, &error),
+            network(errno),
+            super::op(&op, errno),
+        ] {
+            assert!(advice.contains("`ulimit -n"), "{advice}");
+        }
     }
 
     #[test]

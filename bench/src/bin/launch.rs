@@ -62,10 +62,34 @@ fn main() -> io::Result<()> {
             crowd / first_crowd
         );
     }
+    rested(&ways, times.min(30))?;
     warm(folder.path(), times, floor)?;
     phases(folder.path(), times)?;
     idle(folder.path(), many)
 }
+
+/// One after another with a rest before each, after which the kernel is asked for everything anew: to move a process into
+/// a control group of the older hierarchies, it first waits until all processors have passed a quiet moment.
+fn rested(ways: &[Way], times: usize) -> io::Result<()> {
+    println!("after a rest of {} ms: median of {times}", REST.as_millis());
+    for way in ways {
+        if (way.run)(0).is_err() {
+            continue;
+        }
+        let mut all = Vec::with_capacity(times);
+        for _ in 0..times {
+            std::thread::sleep(REST);
+            let began = Instant::now();
+            (way.run)(0)?;
+            all.push(began.elapsed());
+        }
+        all.sort();
+        println!("  {:42} {:7.2} ms", way.name, millis(all[times / 2]));
+    }
+    Ok(())
+}
+
+const REST: Duration = Duration::from_millis(100);
 
 /// From the command to its end, where the sandbox stood before.
 fn warm(folder: &Path, times: usize, floor: Option<(f64, f64)>) -> io::Result<()> {

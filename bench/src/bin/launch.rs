@@ -169,8 +169,9 @@ fn at_once(way: &Way, many: usize) -> io::Result<f64> {
                 })
             })
             .collect();
-        barrier.wait();
+        // Before it: when this thread goes on, many of the others may have ended.
         let began = Instant::now();
+        barrier.wait();
         let failed = threads
             .into_iter()
             .filter_map(|thread| thread.join().ok().and_then(Result::err))

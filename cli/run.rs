@@ -319,7 +319,7 @@ fn tell(context: &Context<'_>, asked: &args::Run, report: &Report, done: &Done, 
             resume: asked
                 .steps
                 .as_ref()
-                .filter(|_| done.changes.is_some())
+                .filter(|_| done.changes.is_some() && report.resume_from.is_some())
                 .map(|file| {
                     format!(
                         "valetkey run --steps {} --resume {}",

@@ -1,6 +1,6 @@
 //! Sandboxes are built a few at a time.
 //!
-//! More at once would only wait for each other in the kernel.
+//! Hundreds at once would only wait for each other in the kernel.
 
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
@@ -30,9 +30,10 @@ impl Turn {
     }
 }
 
-/// How many are built at once: one more than there are processors, for one of them always waits for something.
+/// How many are built at once: several for each processor, for most of the time one waits until another process had its
+/// turn, or the kernel a quiet moment.
 pub(crate) fn at_once() -> usize {
-    processors() + 1
+    processors() * 6
 }
 
 /// How many processors there are for this process.

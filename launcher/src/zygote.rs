@@ -112,6 +112,8 @@ fn hear(control: &OwnedFd) -> Result<Answer, Error> {
 /// Call it first of all, before there are threads and secrets: then it has neither. Without this call the first sandbox
 /// does it.
 ///
+/// Where it is ended by somebody, another is forked from this process as it is by then, secrets included.
+///
 /// # Errors
 /// If there may be no more processes or descriptors.
 pub fn begin() -> Result<(), Error> {
